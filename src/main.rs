@@ -1,0 +1,2 @@
+//! belay
+fn main() {}
