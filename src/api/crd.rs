@@ -1,0 +1,48 @@
+//! The CustomResourceDefinition, generated from the types.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt as _;
+use serde_json::Value;
+
+use super::ReleasePlan;
+
+/// The CRD of `ReleasePlan` as it is installed.
+#[must_use]
+pub fn crd() -> CustomResourceDefinition {
+    let mut crd = ReleasePlan::crd();
+    for version in &mut crd.spec.versions {
+        let Some(schema) = version.schema.as_mut() else {
+            continue;
+        };
+        // Optional fields are made nullable by the derive. The API server does
+        // not default a nullable field that is null, so none of ours is.
+        if let Ok(Value::Object(mut tree)) = serde_json::to_value(&*schema) {
+            tree.values_mut().for_each(tidy);
+            if let Ok(tidied) = serde_json::from_value(Value::Object(tree)) {
+                *schema = tidied;
+            }
+        }
+    }
+    crd
+}
+
+fn tidy(node: &mut Value) {
+    match node {
+        Value::Object(fields) => {
+            if fields.get("nullable") == Some(&Value::Bool(true)) {
+                fields.remove("nullable");
+            }
+            fields.values_mut().for_each(tidy);
+        }
+        Value::Array(items) => items.iter_mut().for_each(tidy),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The CRD as YAML, as it stands in `crds/`.
+///
+/// # Errors
+/// Only if serialising fails.
+pub fn crd_yaml() -> Result<String, String> {
+    serde_saphyr::to_string(&crd()).map_err(|error| error.to_string())
+}

@@ -1,0 +1,321 @@
+//! `ReleasePlan.status`: what people see, and the engine's memory.
+//!
+//! Whatever a restart must not lose stands here or in the revisions. Users'
+//! wishes never do: those are in spec and annotations.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Reason, WorkloadRef};
+
+/// What is known of a plan.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReleasePlanStatus {
+    /// `metadata.generation` that the rest of the status speaks of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Release generation (annotation `belay.dev/release-generation`) whose
+    /// content has been judged: released, rolled back or refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_release_generation: Option<i64>,
+    /// Digest of the content that was judged last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_content: Option<String>,
+    /// Where the plan is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// What the release in progress does right now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// The revision that a rollback returns to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stable_revision: Option<String>,
+    /// The revision that is being released.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_revision: Option<String>,
+    /// Conditions: Ready, Reconciling and Stalled as in kstatus, and Stable,
+    /// RollingOut, RollbackInProgress.
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// The components, in the order of the plan.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<ComponentStatus>,
+    /// The release in progress.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release: Option<ReleaseProgress>,
+    /// Content that was rolled back. It is not tried again without
+    /// `belay.dev/retry`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedContent>,
+    /// Releases that ended, newest last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<ReleaseRecord>,
+    /// The last decisions, newest last: what was decided, on which grounds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub decisions: Vec<DecisionEntry>,
+}
+
+/// Where a plan is.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Targets are missing, or what is live is not yet known to be healthy.
+    Pending,
+    /// The stable revision is live.
+    Stable,
+    /// A release is under way.
+    RollingOut,
+    /// Everything is going back to the stable revision.
+    Rollback,
+    /// A failed release waits for a person.
+    Frozen,
+    /// A release failed and there is nothing to return to.
+    Failed,
+}
+
+/// One component as it is.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ComponentStatus {
+    /// Name of the component.
+    pub name: String,
+    /// Its workload.
+    pub workload: WorkloadRef,
+    /// What is happening to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<ComponentState>,
+    /// Pods wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+    /// Pods of the live template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated_replicas: Option<i32>,
+    /// Pods available, of whichever template.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub available_replicas: Option<i32>,
+    /// What keeps it from going on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Since when this plan holds the workload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claimed_at: Option<MicroTime>,
+    /// Uid of the workload that was judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// Digest of the partial template that was judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partial_digest: Option<String>,
+    /// Digest of the live template that was judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_digest: Option<String>,
+    /// Best number of available pods of the new template in this stage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best_ready: Option<i32>,
+    /// When progress was last made in this stage; the deadline counts from
+    /// here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress_at: Option<MicroTime>,
+    /// When the fields of the plan were written in this stage: more than one
+    /// entry means that somebody took them back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub written_at: Vec<MicroTime>,
+}
+
+/// What is happening to a component.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ComponentState {
+    /// The workload does not exist.
+    Missing,
+    /// Waits for its turn.
+    Waiting,
+    /// Moves to the target.
+    Updating,
+    /// Available on the target.
+    Updated,
+    /// Goes back to the stable revision.
+    Restoring,
+    /// Available on the stable revision.
+    Stable,
+}
+
+/// The release in progress.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseProgress {
+    /// Number of the release, counted up over the life of the plan.
+    pub number: i64,
+    /// What started it.
+    pub kind: ReleaseKind,
+    /// What it does now.
+    pub stage: Stage,
+    /// Digest of the content that is released.
+    pub content: String,
+    /// When it started.
+    pub started_at: MicroTime,
+    /// When the stage began; in `Settle`, when the content last changed.
+    pub stage_since: MicroTime,
+    /// Who asked for it, as far as the webhook saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_by: Option<String>,
+    /// Revisions whose templates may have been applied since the stable one,
+    /// the target included.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub applied: Vec<String>,
+    /// Since when forward motion is held; the deadline does not count from
+    /// here on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_since: Option<MicroTime>,
+    /// Why it goes back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+/// What started a release.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReleaseKind {
+    /// Content of the plan, or the template of a followed workload.
+    Content,
+    /// Fields of a templated workload that the plan does not own.
+    Surroundings,
+    /// A person asked to try refused content again.
+    Retry,
+    /// The first release of a plan whose workloads were not healthy before.
+    First,
+}
+
+/// What a release does now.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// Waits until the content stands still, then prepares: dry runs, revision.
+    Settle,
+    /// The workloads get the new template.
+    Promote,
+    /// All are available; judging goes on.
+    Bake,
+    /// The workloads get the stable template back.
+    Restore,
+}
+
+/// Why a release goes back.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// Component that failed, where it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub component: Option<String>,
+    /// What happened.
+    pub cause: Cause,
+    /// What was seen, with numbers.
+    pub message: String,
+    /// When it was seen.
+    pub at: MicroTime,
+}
+
+/// Causes of a way back.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// A container of a new pod restarted too often.
+    ContainerRestarts,
+    /// The image of a new pod cannot be pulled.
+    ImagePullBackOff,
+    /// The image name of a new pod is not valid.
+    InvalidImageName,
+    /// A container of a new pod cannot be created from its configuration.
+    CreateContainerConfigError,
+    /// New pods are refused (quota, admission, limits).
+    ReplicaFailure,
+    /// No progress for the length of `spec.progressDeadline`.
+    ProgressDeadlineExceeded,
+    /// The API server refused the template in mid-release.
+    TemplateRefused,
+    /// A workload disappeared in mid-release.
+    WorkloadMissing,
+    /// The content went back to the stable one.
+    Reverted,
+    /// The plan was deleted.
+    PlanDeleted,
+}
+
+/// Content that was rolled back.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedContent {
+    /// Revision that held it; name it in `belay.dev/retry` to try it again.
+    pub revision: String,
+    /// Digest of the plan's own templates, if they were part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<String>,
+    /// Templates of followed workloads that were part of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub live: Vec<RefusedTemplate>,
+    /// Why.
+    pub cause: Cause,
+    /// What was seen.
+    pub message: String,
+    /// When it was refused.
+    pub at: Time,
+}
+
+/// The template of a followed workload that was rolled back.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedTemplate {
+    /// The component.
+    pub component: String,
+    /// Digest of its live template.
+    pub digest: String,
+}
+
+/// A release that ended.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReleaseRecord {
+    /// Number of the release.
+    pub number: i64,
+    /// What started it.
+    pub kind: ReleaseKind,
+    /// The revision that was released; none if it ended before there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    /// Who asked for it, as far as the webhook saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requested_by: Option<String>,
+    /// When it started.
+    pub started_at: Time,
+    /// When it ended.
+    pub ended_at: Time,
+    /// How it ended.
+    pub result: ReleaseResult,
+    /// Why, where it did not succeed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// How a release ended.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReleaseResult {
+    /// All components are available on it.
+    Succeeded,
+    /// Everything went back to the stable revision.
+    RolledBack,
+    /// Newer content took its place.
+    Superseded,
+    /// The content went back to the stable one.
+    Reverted,
+    /// It failed, and there was nothing to return to.
+    Failed,
+}
+
+/// One decision and its grounds.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionEntry {
+    /// When it was made.
+    pub at: Time,
+    /// What was decided.
+    pub reason: Reason,
+    /// On which grounds.
+    pub message: String,
+}

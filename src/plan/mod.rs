@@ -1,0 +1,11 @@
+//! The validated form of a plan.
+//!
+//! [`Plan::parse`] is the only way to a [`Plan`], and webhook and controller
+//! both take it: what one of them would refuse, the other refuses too. Nothing
+//! in here knows the cluster; whether workloads exist is decided elsewhere.
+
+mod types;
+mod violation;
+
+pub use types::{ComponentPlan, Plan, Target};
+pub use violation::{Violation, ViolationKind, Violations};
