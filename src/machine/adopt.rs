@@ -1,0 +1,200 @@
+//! How workloads come under a plan and leave it: claims, the first stable
+//! revision, and changes of the set of components.
+
+use super::{
+    Action, Workload,
+    context::{Context, View, is_complete},
+    desired::{desired, missing},
+    needs::is_news,
+    report, settle, stable,
+};
+use crate::{
+    api::{ComponentState, Phase, Reason},
+    fields::{FieldSet, Found, canon},
+    plan::{Plan, Target},
+    revision::{Frozen, Revision, RevisionData},
+};
+
+/// Marks the workloads as held by this plan, from now on if they were not.
+pub(super) fn claim(ctx: &mut Context<'_>, plan: &Plan) {
+    let now = ctx.micros();
+    for index in 0..ctx.scope.len() {
+        if let Some(component) = ctx.component(index) {
+            component.claimed_at.get_or_insert_with(|| now.clone());
+        }
+    }
+    let order = |reference: &crate::api::WorkloadRef| {
+        let target = Target::from_ref(reference);
+        plan.components().iter().position(|c| Some(&c.target) == target.as_ref())
+    };
+    ctx.status.components.sort_by_key(|c| order(&c.workload).unwrap_or(usize::MAX));
+}
+
+/// Takes what is live as the first stable revision once it is healthy, or
+/// starts the first release if it is not and the plan wants something else.
+pub(super) fn baseline(ctx: &mut Context<'_>, plan: &Plan) {
+    if ctx.status.phase == Some(Phase::Failed) {
+        let news = ctx
+            .components()
+            .any(|view| is_news(view.scope, view.observed.workload.as_ref(), &ctx.status));
+        let healthy =
+            ctx.components().all(|c| c.observed.workload.as_ref().is_some_and(is_complete));
+        if !news && !healthy {
+            let why = ctx.status.history.last().and_then(|r| r.message.clone()).unwrap_or_default();
+            let text = format!("{why}. There was no healthy revision to return to; nothing was deleted. Change the content to try again");
+            return report::stalled(ctx, Reason::ReleaseFailed, &text);
+        }
+    }
+    ctx.status.phase = Some(Phase::Pending);
+    if let Some(text) = missing(ctx) {
+        for index in 0..ctx.scope.len() {
+            let gone = ctx.input.world.components.get(index).is_none_or(|c| c.workload.is_none());
+            if let Some(component) = ctx.component(index) {
+                component.state =
+                    Some(if gone { ComponentState::Missing } else { ComponentState::Waiting });
+            }
+        }
+        return report::progressing(ctx, Reason::TargetsMissing, &text);
+    }
+    let waiting: Vec<(usize, String, bool)> = ctx
+        .components()
+        .filter_map(|view| {
+            let workload = view.observed.workload.as_ref()?;
+            (!is_complete(workload))
+                .then(|| (view.index, availability(view, workload), workload.available == 0))
+        })
+        .collect();
+    if waiting.is_empty() {
+        return take(ctx, plan);
+    }
+    first(ctx, plan, &waiting);
+}
+
+/// Waits for the live templates to become healthy; with nothing available, or
+/// after the deadline, a different content is released without a way back.
+fn first(ctx: &mut Context<'_>, plan: &Plan, waiting: &[(usize, String, bool)]) {
+    let deadline = plan.progress_deadline();
+    let now = ctx.micros();
+    let mut due = false;
+    for (index, _, nothing) in waiting {
+        let Some(component) = ctx.component(*index) else { continue };
+        component.state = Some(ComponentState::Waiting);
+        let since = component.progress_at.get_or_insert_with(|| now.clone()).clone();
+        let passed = ctx.since(&since);
+        due |= *nothing || passed >= deadline;
+        ctx.wake_in(deadline.saturating_sub(passed));
+    }
+    let texts: Vec<&str> = waiting.iter().map(|(_, text, _)| text.as_str()).collect();
+    let text = format!(
+        "what is live must be available before it can be returned to: {}",
+        texts.join(", ")
+    );
+    if due && !plan.paused() {
+        match desired(ctx, plan) {
+            Ok(desired) if desired.changed() => return settle::begin(ctx, &desired),
+            Ok(_) => {}
+            Err(obstacle) => {
+                return stable::obstructed(ctx, plan, obstacle.reason, &obstacle.message);
+            }
+        }
+    }
+    report::progressing(ctx, Reason::BaselineUnavailable, &text);
+}
+
+fn take(ctx: &mut Context<'_>, plan: &Plan) {
+    let components = ctx.components().filter_map(frozen).collect();
+    let data = RevisionData {
+        canon: canon::CANON_VERSION,
+        spec: plan.content().to_owned(),
+        components,
+    };
+    store(ctx, data);
+    ctx.status.phase = Some(Phase::Stable);
+    let name = ctx.status.stable_revision.clone().unwrap_or_default();
+    ctx.tell(
+        false,
+        Reason::BaselineTaken,
+        &format!("{name} is what was live and healthy; failed releases return to it"),
+    );
+    report::progressing(ctx, Reason::BaselineTaken, "looking for differences to the plan");
+}
+
+fn store(ctx: &mut Context<'_>, data: RevisionData) {
+    let facts = &ctx.input.world.plan;
+    let revision = data.named(&facts.name, &facts.uid);
+    let number = ctx.status.history.last().map_or(0, |record| record.number);
+    ctx.status.stable_revision = Some(revision.name.clone());
+    ctx.act(Action::CreateRevision { revision: Box::new(revision), number });
+}
+
+fn frozen(view: View<'_>) -> Option<Frozen> {
+    let workload = view.observed.workload.as_ref()?;
+    Some(Frozen {
+        name: view.scope.name.clone(),
+        workload: view.scope.target.to_ref(),
+        partial_digest: None,
+        template: workload.template.clone(),
+        fields: FieldSet::default(),
+        found: Found::default(),
+    })
+}
+
+/// Takes in components that are new in the plan and lets go of those that left
+/// it; true if there were any.
+pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
+    let known = |view: &View<'_>| current.data.of(&view.scope.target).is_some();
+    let new: Vec<View<'_>> = ctx.components().filter(|view| !known(view)).collect();
+    let unready: Vec<String> = new
+        .iter()
+        .filter_map(|view| {
+            let workload = view.observed.workload.as_ref()?;
+            (!is_complete(workload)).then(|| availability(*view, workload))
+        })
+        .collect();
+    let left: Vec<View<'_>> = ctx.views().filter(|view| view.scope.leaving).collect();
+    if new.is_empty() && left.is_empty() {
+        return false;
+    }
+    let joined: Vec<Frozen> = new.iter().filter_map(|view| frozen(*view)).collect();
+    let gone: Vec<Target> = left.iter().map(|view| view.scope.target.clone()).collect();
+    let disowned: Vec<Action> = left
+        .iter()
+        .filter_map(|view| {
+            let workload = view.observed.workload.as_ref()?;
+            workload.marked.then(|| stable::disown(*view, workload, FieldSet::default()))
+        })
+        .collect();
+    if !unready.is_empty() {
+        let text = format!("new components join once they are available: {}", unready.join(", "));
+        report::progressing(ctx, Reason::BaselineUnavailable, &text);
+        return true;
+    }
+    let is_gone = |reference: &crate::api::WorkloadRef| {
+        Target::from_ref(reference).is_none_or(|target| gone.contains(&target))
+    };
+    let mut components: Vec<Frozen> =
+        current.data.components.iter().filter(|c| !is_gone(&c.workload)).cloned().collect();
+    components.extend(joined);
+    for action in disowned {
+        ctx.act(action);
+    }
+    store(ctx, RevisionData { components, ..current.data.clone() });
+    ctx.status.components.retain(|c| !is_gone(&c.workload));
+    let text = format!(
+        "the set of components changed; {} is the stable revision now",
+        ctx.status.stable_revision.as_deref().unwrap_or_default()
+    );
+    ctx.tell(false, Reason::BaselineTaken, &text);
+    report::progressing(ctx, Reason::BaselineTaken, &text);
+    true
+}
+
+/// How far a workload is, in words.
+pub(super) fn availability(view: View<'_>, workload: &Workload) -> String {
+    let old = workload.total - workload.updated;
+    let rest = if old > 0 { format!(", {old} old") } else { String::new() };
+    format!(
+        "{} {} of {} updated and {} available{rest}",
+        view.scope.target, workload.updated, workload.replicas, workload.available
+    )
+}

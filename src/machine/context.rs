@@ -1,0 +1,286 @@
+//! The frame of a decision: common looks at the world, the record of what is
+//! decided, and the choice of the part that decides.
+
+use std::time::Duration;
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
+    jiff::Timestamp,
+};
+
+use super::{
+    Action, Decision, EventNote, Input, Observed, Scope, Workload, adopt, deletion, report, restore,
+    rollout, scope, settle, stable,
+};
+use crate::{
+    api::{
+        ComponentStatus, DecisionEntry, Phase, Reason, ReleasePlanStatus, ReleaseProgress, Stage,
+    },
+    fields::{FieldSet, canon, project},
+    plan::{Plan, Target},
+    revision::{Frozen, Revision},
+};
+
+/// Entries kept in `status.decisions`.
+const DECISIONS: usize = 20;
+/// Longest message kept in status and events, in bytes.
+const MESSAGE: usize = 800;
+
+/// Decides what to do next about a plan.
+#[must_use]
+pub fn step(input: &Input<'_>) -> Decision {
+    let mut ctx = Context::new(input);
+    run(&mut ctx);
+    ctx.finish()
+}
+
+fn run(ctx: &mut Context<'_>) {
+    let facts = &ctx.input.world.plan;
+    if facts.namespace_terminating {
+        // Nothing can be created there any more, and the workloads go too.
+        if facts.deleting && facts.finalizer {
+            ctx.act(Action::RemoveFinalizer);
+        }
+        return;
+    }
+    if facts.deleting {
+        return deletion::run(ctx);
+    }
+    let plan = match ctx.input.plan {
+        Ok(plan) => plan,
+        Err(violations) => {
+            if ctx.release().is_some_and(|r| r.stage == Stage::Restore) {
+                return restore::run(ctx);
+            }
+            let reason = if violations.only_not_available() {
+                Reason::NotAvailableYet
+            } else {
+                Reason::InvalidPlan
+            };
+            return report::stalled(ctx, reason, &format!("{violations}"));
+        }
+    };
+    if ctx.release().is_none()
+        && let Some(text) = conflict(ctx)
+    {
+        return report::stalled(ctx, Reason::Conflict, &text);
+    }
+    adopt::claim(ctx, plan);
+    match ctx.release().map(|release| release.stage) {
+        Some(Stage::Settle) => settle::run(ctx, plan),
+        Some(Stage::Promote | Stage::Bake) => rollout::run(ctx, plan),
+        Some(Stage::Restore) => restore::run(ctx),
+        None => match ctx.status.phase {
+            Some(Phase::Stable) => stable::run(ctx, plan),
+            _ => adopt::baseline(ctx, plan),
+        },
+    }
+}
+
+/// Names the plans that hold workloads of this one.
+pub(super) fn conflict(ctx: &Context<'_>) -> Option<String> {
+    let held: Vec<String> = ctx
+        .components()
+        .filter_map(|c| {
+            let other = c.observed.incumbent.as_ref()?;
+            Some(format!("{} is held by releaseplan {other}", c.scope.target))
+        })
+        .collect();
+    (!held.is_empty()).then(|| {
+        format!(
+            "{}; this plan writes nothing until that plan is deleted or no longer names it",
+            held.join(", ")
+        )
+    })
+}
+
+/// A decision in the making.
+pub(super) struct Context<'a> {
+    pub(super) input: &'a Input<'a>,
+    pub(super) scope: Vec<Scope>,
+    pub(super) status: ReleasePlanStatus,
+    actions: Vec<Action>,
+    events: Vec<EventNote>,
+    wake: Option<Duration>,
+}
+
+/// One component with all that is known of it.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) index: usize,
+    pub(super) scope: &'a Scope,
+    pub(super) observed: &'a Observed,
+}
+
+impl<'a> Context<'a> {
+    fn new(input: &'a Input<'a>) -> Self {
+        Self {
+            input,
+            scope: scope(input.plan.ok(), input.status),
+            status: input.status.clone(),
+            actions: Vec::new(),
+            events: Vec::new(),
+            wake: None,
+        }
+    }
+
+    fn finish(mut self) -> Decision {
+        self.status.observed_generation = Some(self.input.world.plan.generation);
+        Decision {
+            status: self.status,
+            actions: self.actions,
+            events: self.events,
+            wake: self.wake,
+        }
+    }
+
+    pub(super) const fn now(&self) -> Timestamp {
+        self.input.now
+    }
+
+    pub(super) const fn micros(&self) -> MicroTime {
+        MicroTime(self.input.now)
+    }
+
+    pub(super) const fn time(&self) -> Time {
+        Time(self.input.now)
+    }
+
+    /// Time since `then`; zero if the clock went back.
+    pub(super) fn since(&self, then: &MicroTime) -> Duration {
+        Duration::try_from(self.input.now.duration_since(then.0)).unwrap_or(Duration::ZERO)
+    }
+
+    pub(super) const fn release(&self) -> Option<&ReleaseProgress> {
+        self.status.release.as_ref()
+    }
+
+    pub(super) fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    pub(super) fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
+    /// Looks again after `delay` at the latest.
+    pub(super) fn wake_in(&mut self, delay: Duration) {
+        self.wake = Some(self.wake.map_or(delay, |wake| wake.min(delay)));
+    }
+
+    /// Enters a decision into the log.
+    pub(super) fn log(&mut self, reason: Reason, message: &str) {
+        let entry = DecisionEntry { at: self.time(), reason, message: cut(message) };
+        self.status.decisions.push(entry);
+        let surplus = self.status.decisions.len().saturating_sub(DECISIONS);
+        self.status.decisions.drain(..surplus);
+    }
+
+    /// Enters a decision into the log and tells it as an event.
+    pub(super) fn tell(&mut self, warning: bool, reason: Reason, message: &str) {
+        self.log(reason, message);
+        self.events.push(EventNote { warning, reason, note: cut(message) });
+    }
+
+    /// The components that stay in the plan.
+    pub(super) fn components(&self) -> impl Iterator<Item = View<'_>> {
+        self.views().filter(|view| !view.scope.leaving)
+    }
+
+    /// All components, those that left the plan included.
+    pub(super) fn views(&self) -> impl Iterator<Item = View<'_>> {
+        self.scope
+            .iter()
+            .zip(&self.input.world.components)
+            .enumerate()
+            .map(|(index, (scope, observed))| View { index, scope, observed })
+    }
+
+    pub(super) fn revision(&self, name: Option<&String>) -> Option<&'a Revision> {
+        self.input.world.revisions.get(name?)
+    }
+
+    pub(super) fn stable(&self) -> Option<&'a Revision> {
+        self.revision(self.status.stable_revision.as_ref())
+    }
+
+    pub(super) fn target(&self) -> Option<&'a Revision> {
+        self.revision(self.status.target_revision.as_ref())
+    }
+
+    /// Fields that may have been taken of a workload since the stable revision.
+    pub(super) fn touched(&self, target: &Target) -> FieldSet {
+        let applied = self.release().map(|r| r.applied.as_slice()).unwrap_or_default();
+        self.status
+            .stable_revision
+            .iter()
+            .chain(applied)
+            .filter_map(|name| self.revision(Some(name))?.data.of(target))
+            .fold(FieldSet::default(), |union, frozen| union.union(&frozen.fields))
+    }
+
+    /// The status of a component, made if it is new.
+    pub(super) fn component(&mut self, index: usize) -> Option<&mut ComponentStatus> {
+        let scope = self.scope.get(index)?;
+        let reference = scope.target.to_ref();
+        let at = self.status.components.iter().position(|c| c.workload == reference);
+        let at = at.unwrap_or_else(|| {
+            self.status.components.push(ComponentStatus {
+                workload: reference,
+                ..ComponentStatus::default()
+            });
+            self.status.components.len() - 1
+        });
+        let component = self.status.components.get_mut(at)?;
+        component.name.clone_from(&scope.name);
+        Some(component)
+    }
+
+    /// The status of a component as it was before this decision.
+    pub(super) fn recorded(&self, target: &Target) -> Option<&'a ComponentStatus> {
+        let reference = target.to_ref();
+        self.input.status.components.iter().find(|c| c.workload == reference)
+    }
+
+    /// Whether the content of the spec was refused. The stable templates hold
+    /// instead.
+    pub(super) fn spec_refused(&self, plan: &Plan) -> bool {
+        self.status.refused.iter().any(|r| r.spec.as_deref() == Some(plan.content()))
+    }
+
+    /// Whether a live template of a workload was refused.
+    pub(super) fn live_refused(&self, name: &str, digest: &str) -> bool {
+        self.status
+            .refused
+            .iter()
+            .flat_map(|r| &r.live)
+            .any(|r| r.component == name && r.digest == digest)
+    }
+}
+
+/// Whether the live template is the frozen one. Where the plan owned fields,
+/// only these count: what surrounds them is not its business.
+pub(super) fn is_at(workload: &Workload, frozen: &Frozen, touched: &FieldSet) -> bool {
+    if touched.is_empty() {
+        return canon::equal(&workload.template, &frozen.template);
+    }
+    canon::equal(&project(&workload.template, touched), &project(&frozen.template, touched))
+}
+
+/// Whether the workload's controller has brought all pods to the live template
+/// and all of them are available.
+pub(super) const fn is_complete(workload: &Workload) -> bool {
+    workload.observed
+        && workload.updated >= workload.replicas
+        && workload.total <= workload.updated
+        && workload.available >= workload.replicas
+}
+
+/// Cuts a message at a character boundary.
+fn cut(message: &str) -> String {
+    if message.len() <= MESSAGE {
+        return message.to_owned();
+    }
+    let end = (0..MESSAGE - 3).rev().find(|&i| message.is_char_boundary(i)).unwrap_or(0);
+    format!("{}…", message.get(..end).unwrap_or_default())
+}

@@ -1,0 +1,172 @@
+//! What every component should look like now, and how that differs from the
+//! stable revision.
+
+use serde_json::json;
+
+use super::{
+    DryRun,
+    context::{Context, View},
+};
+use crate::{
+    api::Reason,
+    fields::{FieldSet, Found, canon},
+    plan::{Plan, digest_json},
+    revision::{Frozen, RevisionData},
+};
+
+/// How a component differs from the stable revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Not at all.
+    None,
+    /// In fields of the plan, or in the template of a followed workload.
+    Content,
+    /// Only in fields that the plan does not own.
+    Surroundings,
+}
+
+/// What is wanted of all components.
+pub(super) struct Desired {
+    /// Components of the revision that would be released, aligned with
+    /// [`Context::components`].
+    pub(super) frozen: Vec<Frozen>,
+    /// How each differs from the stable revision.
+    pub(super) changes: Vec<Change>,
+    /// Digest of all that is wanted.
+    pub(super) content: String,
+    /// Digest of the spec's content that is part of it.
+    pub(super) spec: String,
+}
+
+impl Desired {
+    pub(super) fn changed(&self) -> bool {
+        self.changes.iter().any(|change| *change != Change::None)
+    }
+
+    pub(super) fn data(&self) -> RevisionData {
+        RevisionData {
+            canon: canon::CANON_VERSION,
+            spec: self.spec.clone(),
+            components: self.frozen.clone(),
+        }
+    }
+}
+
+/// What is in the way of knowing what is wanted.
+pub(super) struct Obstacle {
+    pub(super) reason: Reason,
+    pub(super) message: String,
+}
+
+/// What is wanted of all components, or everything that is in the way.
+pub(super) fn desired(ctx: &Context<'_>, plan: &Plan) -> Result<Desired, Obstacle> {
+    if let Some(message) = missing(ctx) {
+        return Err(Obstacle { reason: Reason::TargetsMissing, message });
+    }
+    let refused = ctx.spec_refused(plan);
+    let mut frozen = Vec::new();
+    let mut changes = Vec::new();
+    let mut faults: Vec<(Reason, String)> = Vec::new();
+    for view in ctx.components() {
+        match wanted(ctx, view, refused) {
+            Ok(wanted) => {
+                changes.push(change(ctx, view, &wanted));
+                frozen.push(wanted);
+            }
+            Err(obstacle) => faults.push((obstacle.reason, obstacle.message)),
+        }
+    }
+    if let Some((reason, _)) = faults.first() {
+        let reason = *reason;
+        let texts: Vec<String> = faults.into_iter().map(|(_, text)| text).collect();
+        return Err(Obstacle { reason, message: texts.join("; ") });
+    }
+    let stable_spec = ctx.stable().map(|stable| stable.data.spec.clone());
+    let spec = match stable_spec {
+        Some(spec) if refused => spec,
+        _ => plan.content().to_owned(),
+    };
+    let parts: Vec<_> = frozen.iter().map(|f| json!([f.name, canon::digest(&f.template)])).collect();
+    let content = digest_json(&json!({ "spec": spec, "templates": parts }));
+    Ok(Desired { frozen, changes, content, spec })
+}
+
+/// Names the workloads that do not exist.
+pub(super) fn missing(ctx: &Context<'_>) -> Option<String> {
+    let names: Vec<String> = ctx
+        .components()
+        .filter(|c| c.observed.workload.is_none())
+        .map(|c| c.scope.target.to_string())
+        .collect();
+    (!names.is_empty()).then(|| format!("waiting for {} to exist", names.join(", ")))
+}
+
+fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Obstacle> {
+    let target = &view.scope.target;
+    let stable = ctx.stable().and_then(|stable| stable.data.of(target));
+    let found = stable.map(|stable| stable.found.clone()).unwrap_or_default();
+    let frozen = |partial_digest, template, fields, found| Frozen {
+        name: view.scope.name.clone(),
+        workload: target.to_ref(),
+        partial_digest,
+        template,
+        fields,
+        found,
+    };
+    let Some(workload) = &view.observed.workload else {
+        return Err(Obstacle {
+            reason: Reason::TargetsMissing,
+            message: format!("waiting for {target} to exist"),
+        });
+    };
+    if view.scope.template.is_none() {
+        let template = workload.template.clone();
+        return Ok(frozen(None, template, FieldSet::default(), Found::default()));
+    }
+    if refused && let Some(stable) = stable {
+        // The stable values hold in the plan's own fields; what surrounds them
+        // is as somebody left it.
+        let template = workload.template.clone();
+        return Ok(frozen(
+            stable.partial_digest.clone(),
+            template,
+            stable.fields.clone(),
+            found,
+        ));
+    }
+    let fault = |reason, text: &str| {
+        Err(Obstacle { reason, message: format!("component {}: {text}", view.scope.name) })
+    };
+    match &workload.dry_run {
+        Some(DryRun::Merged { template, owned, .. }) => {
+            let new = owned.difference(&workload.owned);
+            let found = found.merge(Found::record(&workload.template, &new));
+            let digest = view.scope.template_digest.clone();
+            Ok(frozen(digest, template.clone(), owned.clone(), found))
+        }
+        Some(DryRun::Mismatch(text)) => fault(Reason::TemplateMismatch, text),
+        Some(DryRun::Refused(text)) => fault(Reason::TemplateRefused, text),
+        Some(DryRun::NotAvailable(text)) => fault(Reason::NotAvailableYet, text),
+        // No dry run was asked for, so nothing about the component is new.
+        None => match stable {
+            Some(stable) => Ok(stable.clone()),
+            None => fault(Reason::BaselineUnavailable, "not judged yet"),
+        },
+    }
+}
+
+fn change(ctx: &Context<'_>, view: View<'_>, wanted: &Frozen) -> Change {
+    let Some(stable) = ctx.stable().and_then(|stable| stable.data.of(&view.scope.target)) else {
+        return match &view.observed.workload {
+            Some(live) if canon::equal(&live.template, &wanted.template) => Change::None,
+            _ => Change::Content,
+        };
+    };
+    if canon::equal(&stable.template, &wanted.template) {
+        Change::None
+    } else if wanted.partial_digest.is_some() && wanted.partial_digest == stable.partial_digest {
+        Change::Surroundings
+    } else {
+        Change::Content
+    }
+}

@@ -1,0 +1,32 @@
+//! The state machine: what to do next about one plan.
+//!
+//! [`step`] is a function of the plan, its status, the observed world and the
+//! time. It returns the next status, the actions that lead there in order, and
+//! when to look again. It must not reach for a client, a clock, a log or
+//! randomness, and it keeps nothing between two calls: whatever has to survive
+//! stands in the status or in revisions.
+
+mod adopt;
+mod context;
+mod deletion;
+mod desired;
+mod judge;
+mod needs;
+mod report;
+mod restore;
+mod rollout;
+mod scope;
+mod settle;
+mod stable;
+mod types;
+
+pub use context::step;
+pub use needs::{Needs, needs};
+pub use scope::{Scope, scope};
+pub use types::{
+    Action, Decision, DryRun, EventNote, Input, NewPods, Observed, PlanFacts, PodFault, Workload,
+    World,
+};
+
+#[cfg(test)]
+mod tests;

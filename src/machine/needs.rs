@@ -1,0 +1,72 @@
+//! What a pass has to read before it can decide: nothing more, so that an idle
+//! plan costs no dry run and no revision is loaded for it.
+
+use super::{Scope, Workload};
+use crate::{
+    api::{Phase, ReleasePlanStatus, Stage},
+    fields::canon,
+};
+
+/// What has to be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Components whose partial template has to go through a dry run.
+    pub dry_run: Vec<bool>,
+    /// Whether pods and ReplicaSets of the components have to be watched.
+    pub pods: bool,
+    /// Revisions to load.
+    pub revisions: Vec<String>,
+}
+
+/// Decides what a pass has to read, from what is known and the workloads.
+#[must_use]
+pub fn needs(
+    scope: &[Scope],
+    workloads: &[Option<Workload>],
+    status: &ReleasePlanStatus,
+    retry: Option<&str>,
+    deleting: bool,
+) -> Needs {
+    let news = scope.iter().zip(workloads).any(|(scope, workload)| is_news(scope, workload.as_ref(), status))
+        || scope.len() != status.components.len();
+    let release = status.release.as_ref();
+    let settling = release.is_some_and(|r| r.stage == Stage::Settle);
+    let resting = status.phase == Some(Phase::Stable) && release.is_none();
+    let dry = !deleting && (settling || (release.is_none() && (!resting || news)));
+    let mut revisions = Vec::new();
+    if release.is_some() || (resting && news) || retry.is_some() {
+        revisions.extend(status.stable_revision.clone());
+    }
+    if let Some(release) = release {
+        revisions.extend(release.applied.iter().cloned());
+        revisions.extend(status.target_revision.clone());
+    }
+    if let Some(retry) = retry {
+        revisions.extend(status.refused.iter().filter(|r| r.revision == retry).map(|r| r.revision.clone()));
+    }
+    revisions.sort();
+    revisions.dedup();
+    Needs {
+        dry_run: scope
+            .iter()
+            .zip(workloads)
+            .map(|(scope, workload)| dry && scope.template.is_some() && workload.is_some())
+            .collect(),
+        pods: release.is_some_and(|r| r.stage != Stage::Settle),
+        revisions,
+    }
+}
+
+/// Whether a component is not as it was when it was last judged.
+pub(super) fn is_news(scope: &Scope, workload: Option<&Workload>, status: &ReleasePlanStatus) -> bool {
+    let reference = scope.target.to_ref();
+    let Some(known) = status.components.iter().find(|c| c.workload == reference) else {
+        return true;
+    };
+    let Some(workload) = workload else { return false };
+    scope.leaving
+        || known.name != scope.name
+        || known.partial_digest != scope.template_digest
+        || known.uid.as_deref() != Some(workload.uid.as_str())
+        || known.live_digest.as_deref() != Some(canon::digest(&workload.template).as_str())
+}

@@ -1,0 +1,331 @@
+//! The way back: everything the release moved gets its stable template again,
+//! code first and without waiting for each other.
+
+use std::time::Duration;
+
+use super::{
+    Action, Workload, adopt,
+    context::{Context, View, is_at, is_complete},
+    judge, report,
+    rollout::{prune, record, reset, surplus},
+    stable::{self, may_write},
+};
+use crate::{
+    api::{
+        Cause, ComponentState, Failure, Phase, Reason, RefusedContent, RefusedTemplate,
+        ReleaseKind, ReleaseResult, Stage,
+    },
+    fields::{FieldSet, canon, project},
+    plan::Target,
+    revision::{Frozen, Revision},
+};
+
+/// Pace at which a rollback that does not come to its end is looked at.
+const SLOW: Duration = Duration::from_secs(60);
+/// Deadline where the plan cannot be read.
+const DEADLINE: Duration = Duration::from_secs(600);
+
+/// Turns a release around. Nothing is written in this pass: once the status
+/// says that the way is back, a crash cannot lead forward again.
+pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
+    if ctx.status.stable_revision.is_none() {
+        return fail(ctx, &failure);
+    }
+    let stable = ctx.status.stable_revision.clone().unwrap_or_default();
+    let target = ctx.status.target_revision.clone().unwrap_or_default();
+    let text = format!("{}: {}; going back from {target} to {stable}", cause(&failure), failure.message);
+    let reason = if failure.cause == Cause::Reverted { Reason::Reverted } else { Reason::RollbackStarted };
+    ctx.tell(failure.cause != Cause::Reverted, reason, &text);
+    let now = ctx.micros();
+    if let Some(release) = ctx.status.release.as_mut() {
+        release.stage = Stage::Restore;
+        release.stage_since = now;
+        release.held_since = None;
+        release.failure = Some(failure);
+    }
+    ctx.status.phase = Some(Phase::Rollback);
+    ctx.status.step = Some("Restore".to_owned());
+    reset(ctx, ComponentState::Waiting);
+    report::progressing(ctx, reason, &text);
+}
+
+/// Turns a release around whose content went back to the stable one.
+pub(super) fn revert(ctx: &mut Context<'_>) {
+    let failure = Failure {
+        component: None,
+        cause: Cause::Reverted,
+        message: "the content is the stable one again".to_owned(),
+        at: ctx.micros(),
+    };
+    begin(ctx, failure);
+}
+
+fn cause(failure: &Failure) -> String {
+    match &failure.component {
+        Some(component) => format!("{:?} of component {component}", failure.cause),
+        None => format!("{:?}", failure.cause),
+    }
+}
+
+/// Ends a release that has nothing to return to, where it is.
+fn fail(ctx: &mut Context<'_>, failure: &Failure) {
+    let text = format!("{}: {}", cause(failure), failure.message);
+    record(ctx, ReleaseResult::Failed, Some(text.clone()));
+    let target = ctx.status.target_revision.take().unwrap_or_default();
+    ctx.status.release = None;
+    stable::remember(ctx);
+    ctx.status.phase = Some(Phase::Failed);
+    ctx.tell(true, Reason::ReleaseFailed, &format!("{text}. There was no healthy revision to return to"));
+    report::judged(ctx, &target);
+    report::stalled(
+        ctx,
+        Reason::ReleaseFailed,
+        &format!("{text}. There was no healthy revision to return to; nothing was deleted. Change the content to try again"),
+    );
+}
+
+pub(super) fn run(ctx: &mut Context<'_>) {
+    let Some(stable) = ctx.stable() else {
+        let name = ctx.status.stable_revision.clone().unwrap_or_default();
+        let text = format!("controllerrevision {name} is gone or damaged, so the rollback cannot go on; restore it, or set spec.deletionPolicy to Keep and delete the plan");
+        return report::stalled(ctx, Reason::RevisionLost, &text);
+    };
+    let deadline = ctx.input.plan.map_or(DEADLINE, |plan| plan.progress_deadline());
+    let mut waiting = Vec::new();
+    let mut contended = None;
+    let mut late = false;
+    for index in backwards(ctx) {
+        let Some(scope) = ctx.scope.get(index).cloned() else { continue };
+        let Some(observed) = ctx.input.world.components.get(index) else { continue };
+        let view = View { index, scope: &scope, observed };
+        let Some(frozen) = stable.data.of(&scope.target) else { continue };
+        let Some(workload) = &observed.workload else {
+            // It cannot be brought back, and must not hold the others.
+            if let Some(component) = ctx.component(index) {
+                component.state = Some(ComponentState::Missing);
+            }
+            continue;
+        };
+        let touched = touched(ctx, &scope.target);
+        if !is_at(workload, frozen, &touched) && !is_newer(ctx, view, workload) {
+            waiting.push(format!("{} to go back", scope.target));
+            if let Some(text) = back(ctx, view, workload, frozen, &touched) {
+                contended.get_or_insert(text);
+            }
+            continue;
+        }
+        if let Some(left) = judge::progress(ctx, index, workload, deadline) {
+            late |= left == Duration::ZERO;
+            ctx.wake_in(if left == Duration::ZERO { SLOW } else { left });
+            waiting.push(adopt::availability(view, workload));
+        }
+        let complete = is_complete(workload);
+        if let Some(component) = ctx.component(index) {
+            component.state =
+                Some(if complete { ComponentState::Stable } else { ComponentState::Restoring });
+        }
+    }
+    let total = ctx.components().count();
+    ctx.status.step = Some(format!("Restore {}/{total}", total - waiting.len()));
+    if waiting.is_empty() {
+        return finish(ctx, stable);
+    }
+    verdict(ctx, &waiting, contended, late);
+}
+
+fn verdict(ctx: &mut Context<'_>, waiting: &[String], contended: Option<String>, late: bool) {
+    if let Some(text) = contended {
+        ctx.wake_in(SLOW);
+        return report::stalled(ctx, Reason::Contended, &text);
+    }
+    let stable = ctx.status.stable_revision.clone().unwrap_or_default();
+    let deleting = ctx.input.world.plan.deleting;
+    if late {
+        let out = if deleting {
+            "set spec.deletionPolicy to Keep to let the plan go without it"
+        } else {
+            "it goes on by itself once they are; new content takes its place at once"
+        };
+        let text = format!("everything was sent back to {stable}, but it does not become available: {}; {out}", waiting.join(", "));
+        let known = ctx.input.status.decisions.last().map(|d| d.reason);
+        if known != Some(Reason::RollbackStalled) {
+            ctx.tell(true, Reason::RollbackStalled, &text);
+        }
+        if !deleting && newer_spec(ctx) {
+            return supersede(ctx);
+        }
+        return report::stalled(ctx, Reason::RollbackStalled, &text);
+    }
+    let reason = if deleting { Reason::Deleting } else { Reason::RollingBack };
+    let why = ctx.release().and_then(|r| r.failure.as_ref()).map(|f| f.message.clone());
+    let text = format!(
+        "going back to {stable} ({}); waiting for {}",
+        why.unwrap_or_default(),
+        waiting.join(", ")
+    );
+    report::progressing(ctx, reason, &text);
+}
+
+/// Whether the spec asks for something that is neither stable nor what failed.
+fn newer_spec(ctx: &Context<'_>) -> bool {
+    let Ok(plan) = ctx.input.plan else { return false };
+    let known = |revision: Option<&Revision>| {
+        revision.is_some_and(|revision| revision.data.spec == plan.content())
+    };
+    !ctx.spec_refused(plan) && !known(ctx.target()) && !known(ctx.stable())
+}
+
+/// Leaves a rollback that does not come to its end for newer content.
+fn supersede(ctx: &mut Context<'_>) {
+    refuse(ctx);
+    record(ctx, ReleaseResult::RolledBack, Some("the rollback stalled and newer content took its place".to_owned()));
+    let now = ctx.micros();
+    if let Some(release) = ctx.status.release.as_mut() {
+        release.number += 1;
+        release.kind = ReleaseKind::Content;
+        release.stage = Stage::Settle;
+        release.started_at = now.clone();
+        release.stage_since = now;
+        release.failure = None;
+    }
+    ctx.status.target_revision = None;
+    ctx.status.phase = Some(Phase::RollingOut);
+    ctx.wake_in(Duration::from_secs(1));
+    let text = "newer content takes the place of the stalled rollback";
+    ctx.tell(false, Reason::Superseded, text);
+    report::progressing(ctx, Reason::Settling, text);
+}
+
+/// Fields to bring back of a workload; none means the whole template.
+fn touched(ctx: &Context<'_>, target: &Target) -> FieldSet {
+    if ctx.release().is_some_and(|release| release.kind == ReleaseKind::Surroundings) {
+        // What failed is what surrounds the plan's fields.
+        return FieldSet::default();
+    }
+    ctx.touched(target)
+}
+
+/// Whether a followed workload has a template that is neither stable nor one
+/// that was released: somebody's newer wish, which a rollback must not undo.
+fn is_newer(ctx: &Context<'_>, view: View<'_>, workload: &Workload) -> bool {
+    let applied = ctx.release().map(|release| release.applied.clone()).unwrap_or_default();
+    ctx.touched(&view.scope.target).is_empty()
+        && !applied.iter().any(|name| {
+            ctx.revision(Some(name))
+                .and_then(|revision| revision.data.of(&view.scope.target))
+                .is_some_and(|frozen| canon::equal(&frozen.template, &workload.template))
+        })
+}
+
+/// Sends a component back; says who is in the way if somebody keeps undoing it.
+fn back(
+    ctx: &mut Context<'_>,
+    view: View<'_>,
+    workload: &Workload,
+    frozen: &Frozen,
+    touched: &FieldSet,
+) -> Option<String> {
+    if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
+        return Some(stable::managers(view, workload));
+    }
+    if let Some(component) = ctx.component(view.index) {
+        component.state = Some(ComponentState::Restoring);
+        component.progress_at = None;
+    }
+    ctx.act(if touched.is_empty() {
+        Action::Replace { write: stable::write(view, workload, frozen.template.clone()) }
+    } else {
+        let template = project(&frozen.template, touched);
+        Action::Apply { write: stable::write(view, workload, template) }
+    });
+    None
+}
+
+/// The components in the reverse of the order they were written in.
+fn backwards(ctx: &Context<'_>) -> Vec<usize> {
+    let mut order: Vec<usize> = Vec::new();
+    while order.len() < ctx.scope.len() {
+        let next = ctx.scope.iter().enumerate().find_map(|(index, scope)| {
+            let due = scope.after.iter().all(|before| order.contains(before));
+            (!order.contains(&index) && due).then_some(index)
+        });
+        match next {
+            Some(index) => order.push(index),
+            None => break,
+        }
+    }
+    order.reverse();
+    order
+}
+
+/// Enters what failed among the refused contents.
+fn refuse(ctx: &mut Context<'_>) {
+    let at = ctx.time();
+    let Some(failure) = ctx.release().and_then(|release| release.failure.clone()) else { return };
+    let (Some(target), Some(stable)) = (ctx.target(), ctx.stable()) else { return };
+    let spec = (target.data.spec != stable.data.spec).then(|| target.data.spec.clone());
+    let live = target
+        .data
+        .components
+        .iter()
+        .filter(|frozen| {
+            let known = Target::from_ref(&frozen.workload).and_then(|t| stable.data.of(&t).cloned());
+            let own = frozen.partial_digest.is_some()
+                && known.as_ref().is_none_or(|known| known.partial_digest != frozen.partial_digest);
+            !own && known.is_none_or(|known| !canon::equal(&known.template, &frozen.template))
+        })
+        .map(|frozen| RefusedTemplate {
+            component: frozen.name.clone(),
+            digest: canon::digest(&frozen.template),
+        })
+        .collect();
+    ctx.status.refused.retain(|refused| refused.revision != target.name);
+    ctx.status.refused.push(RefusedContent {
+        revision: target.name.clone(),
+        spec,
+        live,
+        cause: failure.cause,
+        message: failure.message,
+        at,
+    });
+}
+
+fn finish(ctx: &mut Context<'_>, stable: &Revision) {
+    let narrowed: Vec<Action> = ctx
+        .components()
+        .filter_map(|view| {
+            let workload = view.observed.workload.as_ref()?;
+            let frozen = stable.data.of(&view.scope.target)?;
+            surplus(workload, frozen).then(|| stable::disown(view, workload, frozen.fields.clone()))
+        })
+        .collect();
+    for action in narrowed {
+        ctx.act(action);
+    }
+    let failure = ctx.release().and_then(|release| release.failure.clone());
+    let reverted = failure.as_ref().is_some_and(|f| matches!(f.cause, Cause::Reverted));
+    let deleted = failure.as_ref().is_some_and(|f| matches!(f.cause, Cause::PlanDeleted));
+    let why = failure.as_ref().map(|f| format!("{}: {}", cause(f), f.message));
+    let result = if reverted { ReleaseResult::Reverted } else { ReleaseResult::RolledBack };
+    record(ctx, result, why.clone());
+    if !reverted && !deleted {
+        refuse(ctx);
+    }
+    let target = ctx.status.target_revision.take();
+    ctx.status.release = None;
+    reset(ctx, ComponentState::Stable);
+    stable::remember(ctx);
+    let limit = ctx.input.plan.map_or(10, |plan| plan.history_limit());
+    prune(ctx, limit);
+    if let Some(target) = target.filter(|_| !reverted) {
+        report::judged(ctx, &target);
+    }
+    let text = format!("all components are back on {} ({})", stable.name, why.unwrap_or_default());
+    let reason = if reverted { Reason::Reverted } else { Reason::RolledBack };
+    ctx.tell(!reverted, reason, &text);
+    match ctx.input.plan {
+        Ok(plan) if !ctx.input.world.plan.deleting => stable::rest(ctx, plan),
+        _ => report::stalled(ctx, reason, &text),
+    }
+}
+

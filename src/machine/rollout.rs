@@ -1,0 +1,408 @@
+//! The way forward: the workloads get the new templates in order, and are
+//! judged until all of them are available and the bake time is over.
+
+use std::time::Duration;
+
+use super::{
+    Action, Workload, adopt,
+    context::{Context, View, is_at, is_complete},
+    judge, report, restore,
+    stable::{self, may_write, numbers},
+    types::{DryRun, TemplateWrite},
+};
+use crate::{
+    api::{
+        Cause, ComponentState, Failure, GatewayDuration, Phase, Reason, ReleaseRecord,
+        ReleaseResult, Stage,
+    },
+    fields::{canon, project},
+    plan::Plan,
+    revision::{Frozen, Revision},
+};
+
+/// Starts the record of progress of all components afresh.
+pub(super) fn reset(ctx: &mut Context<'_>, state: ComponentState) {
+    for component in &mut ctx.status.components {
+        component.state = Some(state);
+        component.best_ready = None;
+        component.progress_at = None;
+        component.message = None;
+        component.written_at.clear();
+    }
+}
+
+/// What one pass over the components found.
+#[derive(Default)]
+struct Pass {
+    failure: Option<Failure>,
+    waiting: Vec<String>,
+    held: Option<(Reason, String)>,
+    done: usize,
+}
+
+pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
+    let Some(target) = ctx.target() else { return lost(ctx) };
+    if !plan.paused() && superseded(ctx, plan, target) {
+        return;
+    }
+    let pass = walk(ctx, plan, target);
+    if let Some(failure) = pass.failure {
+        return restore::begin(ctx, failure);
+    }
+    let total = ctx.components().count();
+    let baking = ctx.release().is_some_and(|release| release.stage == Stage::Bake);
+    ctx.status.step = Some(if baking {
+        format!("Bake {}/{total}", pass.done)
+    } else {
+        format!("Promote {}/{total}", pass.done)
+    });
+    if let Some((reason, text)) = pass.held {
+        return report::progressing(ctx, reason, &text);
+    }
+    if pass.done < total {
+        let reason = if baking { Reason::Baking } else { Reason::Promoting };
+        let text = format!("{} of {total} components are available on {}; waiting for {}", pass.done, target.name, pass.waiting.join(", "));
+        return report::progressing(ctx, reason, &text);
+    }
+    bake(ctx, plan, target, baking);
+}
+
+fn bake(ctx: &mut Context<'_>, plan: &Plan, target: &Revision, baking: bool) {
+    let now = ctx.micros();
+    let since = match ctx.status.release.as_mut() {
+        Some(release) if baking => release.stage_since.clone(),
+        Some(release) => {
+            release.stage = Stage::Bake;
+            release.stage_since = now.clone();
+            now
+        }
+        None => return,
+    };
+    let left = plan.bake_time().saturating_sub(ctx.since(&since));
+    if left > Duration::ZERO {
+        if !baking {
+            let time = GatewayDuration::from(plan.bake_time());
+            let text = format!("all components are available on {}; baking for {time}", target.name);
+            ctx.log(Reason::Baking, &text);
+            ctx.status.step = Some(format!("Bake {0}/{0}", ctx.components().count()));
+        }
+        ctx.wake_in(left);
+        let until = ctx.now().checked_add(left).map(|until| until.strftime("%H:%M:%SZ").to_string());
+        let text = format!(
+            "all components are available on {} and are judged until {}",
+            target.name,
+            until.unwrap_or_default()
+        );
+        return report::progressing(ctx, Reason::Baking, &text);
+    }
+    finish(ctx, plan, target);
+}
+
+/// Writes what is due, and judges what is written.
+fn walk(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> Pass {
+    let mut pass = Pass::default();
+    let deadline = plan.progress_deadline();
+    let done = done(ctx, target);
+    pass.done = done.iter().filter(|done| **done).count();
+    let holds = plan.paused();
+    let resumed = resume(ctx, holds);
+    if holds {
+        pass.held = Some((Reason::Paused, "forward motion is held: the plan is paused (spec.paused)".to_owned()));
+    }
+    for (index, scope) in ctx.scope.clone().iter().enumerate() {
+        let observed = ctx.input.world.components.get(index);
+        let Some(observed) = observed else { continue };
+        let view = View { index, scope, observed };
+        let Some(frozen) = target.data.of(&scope.target) else { continue };
+        let touched = ctx.touched(&scope.target);
+        let Some(workload) = &observed.workload else {
+            gone(ctx, view, deadline, &mut pass);
+            continue;
+        };
+        if let Some(text) = &workload.refusal {
+            pass.failure.get_or_insert(Failure {
+                component: Some(scope.name.clone()),
+                cause: Cause::TemplateRefused,
+                message: format!("{} refuses the template: {text}", scope.target),
+                at: ctx.micros(),
+            });
+            continue;
+        }
+        if !is_at(workload, frozen, &touched) {
+            let ready = scope.after.iter().all(|before| done.get(*before).copied().unwrap_or(true));
+            promote(ctx, view, workload, frozen, ready && !holds, &mut pass);
+            continue;
+        }
+        if let Some(failure) = judge::pods(ctx, plan, view, workload) {
+            pass.failure.get_or_insert(failure);
+        }
+        if resumed && let Some(component) = ctx.component(index) {
+            component.progress_at = None;
+        }
+        let complete = is_complete(workload);
+        if let Some(left) = judge::progress(ctx, index, workload, deadline)
+            && !holds
+            && !workload.paused
+        {
+            if left == Duration::ZERO {
+                let failure = judge::stuck(ctx, view, workload, deadline);
+                pass.failure.get_or_insert(failure);
+            }
+            ctx.wake_in(left);
+        }
+        if workload.paused && !complete {
+            let text = format!("{} is paused by its own spec.paused; resume it to go on", scope.target);
+            pass.held.get_or_insert((Reason::WorkloadPaused, text));
+            if let Some(component) = ctx.component(index) {
+                component.progress_at = None;
+            }
+        }
+        if !complete {
+            pass.waiting.push(adopt::availability(view, workload));
+        }
+        if let Some(component) = ctx.component(index) {
+            component.state =
+                Some(if complete { ComponentState::Updated } else { ComponentState::Updating });
+        }
+    }
+    pass
+}
+
+/// Which components are available on the target.
+fn done(ctx: &Context<'_>, target: &Revision) -> Vec<bool> {
+    ctx.components()
+        .map(|view| {
+            let (Some(workload), Some(frozen)) =
+                (&view.observed.workload, target.data.of(&view.scope.target))
+            else {
+                return false;
+            };
+            let touched = ctx.touched(&view.scope.target);
+            is_at(workload, frozen, &touched) && is_complete(workload)
+        })
+        .collect()
+}
+
+/// Keeps the time since when forward motion is held; true on the pass that
+/// ends the hold, from which all clocks start afresh.
+fn resume(ctx: &mut Context<'_>, holds: bool) -> bool {
+    let now = ctx.micros();
+    let Some(release) = ctx.status.release.as_mut() else { return false };
+    if holds {
+        release.held_since.get_or_insert(now);
+        return false;
+    }
+    release.held_since.take().is_some()
+}
+
+fn gone(ctx: &mut Context<'_>, view: View<'_>, deadline: Duration, pass: &mut Pass) {
+    let now = ctx.micros();
+    let target = &view.scope.target;
+    pass.waiting.push(format!("{target} to exist"));
+    let Some(component) = ctx.component(view.index) else { return };
+    component.state = Some(ComponentState::Missing);
+    let since = component.progress_at.get_or_insert(now).clone();
+    let left = deadline.saturating_sub(ctx.since(&since));
+    ctx.wake_in(left);
+    if left == Duration::ZERO {
+        pass.failure.get_or_insert(Failure {
+            component: Some(view.scope.name.clone()),
+            cause: Cause::WorkloadMissing,
+            message: format!("{target} was deleted in mid-release"),
+            at: ctx.micros(),
+        });
+    }
+}
+
+fn promote(
+    ctx: &mut Context<'_>,
+    view: View<'_>,
+    workload: &Workload,
+    frozen: &Frozen,
+    ready: bool,
+    pass: &mut Pass,
+) {
+    let text = format!("{} to get the new template", view.scope.target);
+    pass.waiting.push(text);
+    let numbers = numbers(workload);
+    if let Some(component) = ctx.component(view.index) {
+        component.replicas = numbers.replicas;
+        component.updated_replicas = numbers.updated_replicas;
+        component.available_replicas = numbers.available_replicas;
+        component.progress_at = None;
+        component.state = Some(ComponentState::Waiting);
+    }
+    if !ready {
+        return;
+    }
+    // Between the dry run and now somebody may have removed a container: the
+    // apply would then add it instead of changing it.
+    if let Some(text) = crate::plan::missing_containers(view.scope.template.as_ref(), &workload.template, &view.scope.target) {
+        pass.held.get_or_insert((Reason::TemplateMismatch, text));
+        return;
+    }
+    // One write forward, and a few more over somebody who takes it back.
+    if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
+        pass.held.get_or_insert((Reason::Contended, stable::managers(view, workload)));
+        ctx.wake_in(Duration::from_secs(60));
+        return;
+    }
+    if let Some(component) = ctx.component(view.index) {
+        component.state = Some(ComponentState::Updating);
+    }
+    let write = |template| -> TemplateWrite { stable::write(view, workload, template) };
+    ctx.act(if frozen.partial_digest.is_some() {
+        let touched = frozen.fields.clone();
+        Action::Apply { write: write(project(&frozen.template, &touched)) }
+    } else {
+        Action::Replace { write: write(frozen.template.clone()) }
+    });
+}
+
+/// Whether newer content took the place of what is being released; starts it if
+/// so.
+fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
+    let spec = if ctx.spec_refused(plan) {
+        ctx.stable().map(|stable| stable.data.spec.clone())
+    } else {
+        Some(plan.content().to_owned())
+    };
+    let edited = spec.as_ref() != Some(&target.data.spec);
+    let stable = ctx.stable();
+    let live: Vec<String> = ctx
+        .components()
+        .filter_map(|view| {
+            let workload = view.observed.workload.as_ref()?;
+            let frozen = target.data.of(&view.scope.target)?;
+            if !ctx.touched(&view.scope.target).is_empty() {
+                return None;
+            }
+            let known = stable.and_then(|stable| stable.data.of(&view.scope.target));
+            let same = |frozen: &Frozen| canon::equal(&frozen.template, &workload.template);
+            (!same(frozen) && !known.is_some_and(same)).then(|| view.scope.name.clone())
+        })
+        .collect();
+    // A followed workload that went back to its stable template by itself.
+    let reverted: Vec<String> = ctx
+        .components()
+        .filter_map(|view| {
+            let workload = view.observed.workload.as_ref()?;
+            let frozen = target.data.of(&view.scope.target)?;
+            let known = stable?.data.of(&view.scope.target)?;
+            let followed = ctx.touched(&view.scope.target).is_empty();
+            let back = canon::equal(&known.template, &workload.template)
+                && !canon::equal(&frozen.template, &workload.template);
+            (followed && back).then(|| view.scope.name.clone())
+        })
+        .collect();
+    if !edited && live.is_empty() && reverted.is_empty() {
+        return false;
+    }
+    record(ctx, ReleaseResult::Superseded, Some("newer content took its place".to_owned()));
+    let what = if edited { vec!["the plan".to_owned()] } else { [live, reverted].concat() };
+    let text = format!("{} changed in mid-release; the release of {} ends here", what.join(", "), target.name);
+    ctx.tell(false, Reason::Superseded, &text);
+    let now = ctx.micros();
+    let requested_by = ctx.input.world.plan.requested_by.clone();
+    if let Some(release) = ctx.status.release.as_mut() {
+        release.number += 1;
+        release.stage = Stage::Settle;
+        release.started_at = now.clone();
+        release.stage_since = now;
+        release.requested_by = requested_by;
+    }
+    ctx.status.target_revision = None;
+    ctx.status.step = Some("Settle".to_owned());
+    ctx.wake_in(Duration::from_secs(1));
+    report::progressing(ctx, Reason::Settling, &text);
+    true
+}
+
+fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
+    let narrowed: Vec<Action> = ctx
+        .components()
+        .filter_map(|view| {
+            let workload = view.observed.workload.as_ref()?;
+            let frozen = target.data.of(&view.scope.target)?;
+            surplus(workload, frozen).then(|| stable::disown(view, workload, frozen.fields.clone()))
+        })
+        .collect();
+    for action in narrowed {
+        ctx.act(action);
+    }
+    record(ctx, ReleaseResult::Succeeded, None);
+    ctx.status.stable_revision = Some(target.name.clone());
+    ctx.status.target_revision = None;
+    ctx.status.release = None;
+    ctx.status.refused.retain(|refused| refused.revision != target.name);
+    reset(ctx, ComponentState::Stable);
+    stable::remember(ctx);
+    prune(ctx, plan.history_limit());
+    let text = format!("{} is released and healthy", target.name);
+    ctx.tell(false, Reason::Released, &text);
+    stable::rest(ctx, plan);
+}
+
+/// Whether Belay owns more of a workload than a revision says.
+pub(super) fn surplus(workload: &Workload, frozen: &Frozen) -> bool {
+    !workload.owned.is_subset(&frozen.fields) || (frozen.fields.is_empty() && workload.marked)
+}
+
+/// Enters the release in progress into the history.
+pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Option<String>) {
+    let ended = ctx.time();
+    let Some(release) = ctx.release() else { return };
+    let record = ReleaseRecord {
+        number: release.number,
+        kind: release.kind,
+        revision: ctx.status.target_revision.clone(),
+        requested_by: release.requested_by.clone(),
+        started_at: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(release.started_at.0),
+        ended_at: ended,
+        result,
+        message,
+    };
+    ctx.status.history.push(record);
+}
+
+/// Bounds the history, and with it the revisions that are kept.
+pub(super) fn prune(ctx: &mut Context<'_>, limit: usize) {
+    let surplus = ctx.status.history.len().saturating_sub(limit);
+    let dropped: Vec<_> = ctx.status.history.drain(..surplus).collect();
+    let surplus = ctx.status.refused.len().saturating_sub(limit);
+    ctx.status.refused.drain(..surplus);
+    let mut keep: Vec<String> = ctx
+        .status
+        .history
+        .iter()
+        .filter_map(|record| record.revision.clone())
+        .chain(ctx.status.refused.iter().map(|refused| refused.revision.clone()))
+        .chain(ctx.status.stable_revision.clone())
+        .chain(ctx.status.target_revision.clone())
+        .chain(ctx.release().map(|r| r.applied.clone()).unwrap_or_default())
+        .collect();
+    keep.sort();
+    keep.dedup();
+    // The listing is spared as long as there can be nothing to delete.
+    if !dropped.is_empty() {
+        ctx.act(Action::PruneRevisions { keep });
+    }
+}
+
+/// The record of what is being released is gone.
+pub(super) fn lost(ctx: &mut Context<'_>) {
+    let name = ctx.status.target_revision.clone().unwrap_or_default();
+    let text = format!("controllerrevision {name}, which is being released, is gone or damaged");
+    if ctx.stable().is_some() {
+        let failure = Failure {
+            component: None,
+            cause: Cause::WorkloadMissing,
+            message: text,
+            at: ctx.micros(),
+        };
+        return restore::begin(ctx, failure);
+    }
+    ctx.status.phase = Some(Phase::RollingOut);
+    report::stalled(ctx, Reason::RevisionLost, &text);
+}
+

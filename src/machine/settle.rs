@@ -1,0 +1,169 @@
+//! The beginning of a release: waits until the content stands still, then
+//! prepares everything before anything that a user owns is touched.
+
+use std::time::Duration;
+
+use super::{
+    Action, adopt,
+    context::{Context, conflict},
+    desired::{Change, Desired, desired},
+    report, restore, rollout, stable,
+};
+use crate::{
+    api::{
+        Cause, ComponentState, Failure, Phase, Reason, ReleaseKind, ReleaseProgress, Stage,
+    },
+    plan::Plan,
+    revision::MAX_BYTES,
+};
+
+/// Content that did not change for this long is released.
+const QUIET: Duration = Duration::from_secs(1);
+/// Content that keeps changing is released after this long all the same.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// Starts a release that nothing has been written for yet.
+pub(super) fn begin(ctx: &mut Context<'_>, desired: &Desired) {
+    let kind = if ctx.status.stable_revision.is_none() {
+        ReleaseKind::First
+    } else if desired.changes.contains(&Change::Content) {
+        ReleaseKind::Content
+    } else {
+        ReleaseKind::Surroundings
+    };
+    let number = ctx.status.history.last().map_or(0, |record| record.number) + 1;
+    ctx.status.release = Some(ReleaseProgress {
+        number,
+        kind,
+        stage: Stage::Settle,
+        content: desired.content.clone(),
+        started_at: ctx.micros(),
+        stage_since: ctx.micros(),
+        requested_by: ctx.input.world.plan.requested_by.clone(),
+        applied: Vec::new(),
+        held_since: None,
+        failure: None,
+    });
+    ctx.status.phase = Some(Phase::RollingOut);
+    ctx.wake_in(QUIET);
+    settling(ctx);
+}
+
+fn settling(ctx: &mut Context<'_>) {
+    ctx.status.step = Some("Settle".to_owned());
+    report::progressing(ctx, Reason::Settling, "new content was seen and is prepared for release");
+}
+
+pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
+    let touched = ctx.release().is_some_and(|release| !release.applied.is_empty());
+    if !touched && let Some(text) = conflict(ctx) {
+        return abandon(ctx, |ctx| report::stalled(ctx, Reason::Conflict, &text));
+    }
+    let desired = match desired(ctx, plan) {
+        Ok(desired) => desired,
+        Err(obstacle) if touched && obstacle.reason == Reason::TemplateRefused => {
+            let failure = Failure {
+                component: None,
+                cause: Cause::TemplateRefused,
+                message: obstacle.message,
+                at: ctx.micros(),
+            };
+            return restore::begin(ctx, failure);
+        }
+        Err(obstacle) if touched => {
+            return report::progressing(ctx, obstacle.reason, &obstacle.message);
+        }
+        Err(obstacle) => {
+            return abandon(ctx, |ctx| {
+                stable::obstructed(ctx, plan, obstacle.reason, &obstacle.message);
+            });
+        }
+    };
+    if !desired.changed() {
+        if touched {
+            return restore::revert(ctx);
+        }
+        return abandon(ctx, |ctx| match ctx.status.phase {
+            Some(Phase::Stable) => stable::rest(ctx, plan),
+            _ => adopt::baseline(ctx, plan),
+        });
+    }
+    // Once something is touched it has to be judged, which is the next stage's
+    // work; that stage holds for a pause itself.
+    if plan.paused() && !touched {
+        let text = "the release waits: the plan is paused (spec.paused)";
+        return report::progressing(ctx, Reason::Paused, text);
+    }
+    let now = ctx.micros();
+    let Some(release) = ctx.status.release.as_mut() else { return };
+    if release.content != desired.content {
+        release.content.clone_from(&desired.content);
+        release.stage_since = now;
+    }
+    let (quiet, long) = (release.stage_since.clone(), release.started_at.clone());
+    let (quiet, long) = (ctx.since(&quiet), ctx.since(&long));
+    if quiet < QUIET && long < LONGEST {
+        ctx.wake_in((QUIET - quiet).min(LONGEST - long));
+        return settling(ctx);
+    }
+    prepare(ctx, &desired);
+}
+
+/// Ends a release that has not touched anything, without a record.
+fn abandon(ctx: &mut Context<'_>, verdict: impl FnOnce(&mut Context<'_>)) {
+    ctx.status.release = None;
+    ctx.status.step = None;
+    ctx.status.phase = Some(if ctx.status.stable_revision.is_some() {
+        Phase::Stable
+    } else {
+        Phase::Pending
+    });
+    // Looked at again from scratch, in case something else changed meanwhile.
+    verdict(ctx);
+}
+
+fn prepare(ctx: &mut Context<'_>, desired: &Desired) {
+    let data = desired.data();
+    if data.bytes() > MAX_BYTES {
+        let text = format!(
+            "the pod templates take {} bytes together; a revision holds up to {MAX_BYTES}. Move large values into ConfigMaps, or split the plan",
+            data.bytes()
+        );
+        return abandon(ctx, |ctx| {
+            ctx.tell(true, Reason::TemplateRefused, &text);
+            report::stalled(ctx, Reason::TemplateRefused, &text);
+        });
+    }
+    if !ctx.input.world.plan.finalizer {
+        ctx.act(Action::EnsureFinalizer);
+    }
+    let facts = &ctx.input.world.plan;
+    let revision = data.named(&facts.name, &facts.uid);
+    let name = revision.name.clone();
+    let now = ctx.micros();
+    let changed: Vec<String> = desired
+        .frozen
+        .iter()
+        .zip(&desired.changes)
+        .filter(|(_, change)| **change != Change::None)
+        .map(|(frozen, _)| frozen.name.clone())
+        .collect();
+    let Some(release) = ctx.status.release.as_mut() else { return };
+    release.stage = Stage::Promote;
+    release.stage_since = now;
+    release.applied.retain(|applied| *applied != name);
+    release.applied.push(name.clone());
+    let number = release.number;
+    ctx.act(Action::CreateRevision { revision: Box::new(revision), number });
+    ctx.status.target_revision = Some(name.clone());
+    rollout::reset(ctx, ComponentState::Waiting);
+    let from = ctx.status.stable_revision.clone();
+    let from = from.map_or_else(|| "with nothing to return to".to_owned(), |from| format!("from {from}"));
+    ctx.tell(
+        false,
+        Reason::ReleaseStarted,
+        &format!("release {number}: {} to {name}, {from}", changed.join(", ")),
+    );
+    ctx.status.step = Some("Promote".to_owned());
+    report::progressing(ctx, Reason::Promoting, &format!("{name} is being released"));
+}

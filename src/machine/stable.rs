@@ -1,0 +1,345 @@
+//! Between two releases: sees what is new, keeps the plan's fields as they
+//! should be, and starts nothing without a difference in content.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{
+    Action, Workload, adopt,
+    context::{Context, View, is_at},
+    desired::{Change, Desired, desired},
+    needs::is_news,
+    report, settle,
+    types::{DryRun, TemplateWrite},
+};
+use crate::{
+    api::{ComponentState, ComponentStatus, Phase, Reason},
+    fields::{FieldSet, canon, project},
+    plan::Plan,
+    revision::{Frozen, Revision},
+};
+
+/// Span in which writes over somebody else's are counted.
+const CONTENTION_WINDOW: Duration = Duration::from_secs(600);
+/// Writes over somebody else's in that span.
+pub(super) const REASSERTIONS: usize = 3;
+
+pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
+    if retry(ctx) {
+        let text = "refused content is tried again as asked";
+        return report::progressing(ctx, Reason::RetryRequested, text);
+    }
+    let news = ctx
+        .views()
+        .any(|view| is_news(view.scope, view.observed.workload.as_ref(), &ctx.status))
+        || ctx.scope.len() != ctx.status.components.len();
+    if let Some(text) = super::desired::missing(ctx) {
+        return report::progressing(ctx, Reason::TargetsMissing, &text);
+    }
+    if !news {
+        return rest(ctx, plan);
+    }
+    let Some(stable) = ctx.stable() else {
+        let text = format!(
+            "controllerrevision {} is gone or damaged, so nothing can go back to it; restore it, or delete the plan and create it again to take what is live as stable",
+            ctx.status.stable_revision.as_deref().unwrap_or("of the stable revision")
+        );
+        return report::stalled(ctx, Reason::RevisionLost, &text);
+    };
+    if adopt::changed_set(ctx, stable) {
+        return;
+    }
+    let desired = match desired(ctx, plan) {
+        Ok(desired) => desired,
+        Err(obstacle) => return obstructed(ctx, plan, obstacle.reason, &obstacle.message),
+    };
+    let reasserted = reassert(ctx, plan, stable, &desired);
+    if let Some(text) = reasserted.contended {
+        return report::stalled(ctx, Reason::Contended, &text);
+    }
+    if reasserted.wrote {
+        let text = "fields of the plan were changed by another writer and are set again";
+        return report::progressing(ctx, Reason::Promoting, text);
+    }
+    if desired.changed() {
+        return begin(ctx, plan, &desired);
+    }
+    // Nothing but the record of the stable revision may have to follow: a
+    // component was renamed, or fields came to be owned.
+    rotate(ctx, desired, stable);
+    remember(ctx);
+    rest(ctx, plan);
+}
+
+/// The verdict on a plan of which nothing is new.
+pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
+    let revision = ctx.status.stable_revision.clone().unwrap_or_default();
+    let refused = ctx.status.refused.iter().rev().find(|r| {
+        r.spec.as_deref() == Some(plan.content())
+            || (r.spec.is_none() && ctx.status.observed_content.as_deref() == Some(&r.revision))
+    });
+    if let Some(refused) = refused.cloned() {
+        let text = format!(
+            "{}: {}. Everything is back on {revision}, and {} is not tried again by itself. Change the content, or: kubectl annotate relplan {} belay.dev/retry={}",
+            reason_text(refused.cause),
+            refused.message,
+            refused.revision,
+            ctx.input.world.plan.name,
+            refused.revision
+        );
+        report::judged(ctx, &refused.revision);
+        return report::stalled(ctx, Reason::RolledBack, &text);
+    }
+    report::judged(ctx, &revision);
+    report::ready(ctx, &format!("{revision} is released and healthy"));
+}
+
+fn reason_text(cause: crate::api::Cause) -> String {
+    format!("rolled back for {cause:?}")
+}
+
+/// Something stands in the way of knowing what is wanted. Nothing has been
+/// touched.
+pub(super) fn obstructed(ctx: &mut Context<'_>, plan: &Plan, reason: Reason, text: &str) {
+    match reason {
+        Reason::TargetsMissing | Reason::BaselineUnavailable => {
+            report::progressing(ctx, reason, text);
+        }
+        _ => {
+            if ctx.input.status.conditions.iter().all(|c| c.type_ != "Ready" || c.message != text) {
+                ctx.tell(true, reason, text);
+            }
+            report::judged(ctx, plan.content());
+            report::stalled(ctx, reason, text);
+        }
+    }
+}
+
+fn begin(ctx: &mut Context<'_>, plan: &Plan, desired: &Desired) {
+    if plan.paused() {
+        let text = "new content waits: the plan is paused (spec.paused)";
+        return report::progressing(ctx, Reason::Paused, text);
+    }
+    settle::begin(ctx, desired);
+}
+
+/// Takes a request to try refused content again; true if it was one.
+fn retry(ctx: &mut Context<'_>) -> bool {
+    let Some(wanted) = ctx.input.world.plan.retry.clone() else { return false };
+    let asked = |r: &crate::api::RefusedContent| r.revision == wanted;
+    let Some(refused) = ctx.status.refused.iter().find(|r| asked(r)).cloned() else {
+        let taken = ctx
+            .status
+            .decisions
+            .iter()
+            .any(|d| d.reason == Reason::RetryRequested && d.message.contains(&wanted));
+        if !taken {
+            let text = format!("belay.dev/retry names {wanted}, which is not refused");
+            ctx.tell(true, Reason::RetryIgnored, &text);
+        }
+        ctx.act(Action::DropRetry { value: wanted });
+        return false;
+    };
+    // What was refused of followed workloads is no longer live: it is put back,
+    // and the change is then seen and guarded like any other.
+    let revision = ctx.revision(Some(&wanted));
+    let writes: Vec<TemplateWrite> = ctx
+        .components()
+        .filter(|view| refused.live.iter().any(|r| r.component == view.scope.name))
+        .filter_map(|view| {
+            let workload = view.observed.workload.as_ref()?;
+            let frozen = revision?.data.of(&view.scope.target)?;
+            Some(write(view, workload, frozen.template.clone()))
+        })
+        .collect();
+    for write in writes {
+        ctx.act(Action::Replace { write });
+    }
+    ctx.status.refused.retain(|r| !asked(r));
+    for component in &mut ctx.status.components {
+        component.live_digest = None;
+    }
+    ctx.tell(false, Reason::RetryRequested, &format!("{wanted} is tried again as asked"));
+    true
+}
+
+/// What came of holding the plan's fields against other writers.
+struct Reasserted {
+    wrote: bool,
+    contended: Option<String>,
+}
+
+/// Sets the plan's fields again where somebody took them, and takes those that
+/// have the wanted value but are not owned yet. Refused templates of followed
+/// workloads that come back are sent back again. All of it a few times only.
+fn reassert(
+    ctx: &mut Context<'_>,
+    plan: &Plan,
+    stable: &'_ Revision,
+    desired: &Desired,
+) -> Reasserted {
+    let refused = ctx.spec_refused(plan);
+    let mut due: Vec<(usize, Action, bool, String)> = Vec::new();
+    for (view, (wanted, change)) in
+        ctx.components().zip(desired.frozen.iter().zip(&desired.changes))
+    {
+        let Some(workload) = &view.observed.workload else { continue };
+        let Some(frozen) = stable.data.of(&view.scope.target) else { continue };
+        if let Some((action, fight)) = correction(ctx, view, workload, frozen, wanted, *change, refused) {
+            due.push((view.index, action, fight, managers(view, workload)));
+        }
+    }
+    let mut outcome = Reasserted { wrote: false, contended: None };
+    for (index, action, fight, who) in due {
+        if fight && !may_write(ctx, index, REASSERTIONS) {
+            outcome.contended.get_or_insert(who);
+            ctx.wake_in(CONTENTION_WINDOW);
+            continue;
+        }
+        outcome.wrote |= fight;
+        ctx.act(action);
+    }
+    outcome
+}
+
+/// The write that a component needs to be as it should between releases, and
+/// whether it goes over somebody else's.
+fn correction(
+    ctx: &Context<'_>,
+    view: View<'_>,
+    workload: &Workload,
+    stable: &Frozen,
+    wanted: &Frozen,
+    change: Change,
+    refused: bool,
+) -> Option<(Action, bool)> {
+    if view.scope.template.is_none() {
+        if workload.marked && change == Change::None {
+            return Some((disown(view, workload, FieldSet::default()), false));
+        }
+        return (change != Change::None
+            && ctx.live_refused(&view.scope.name, &canon::digest(&wanted.template)))
+        .then(|| {
+            let write = write(view, workload, stable.template.clone());
+            (Action::Replace { write }, true)
+        });
+    }
+    if refused {
+        let fields = stable.fields.union(&workload.owned);
+        return (!is_at(workload, stable, &fields)).then(|| {
+            let write = write(view, workload, project(&stable.template, &fields));
+            (Action::Apply { write }, true)
+        });
+    }
+    if change == Change::Surroundings
+        && ctx.live_refused(&view.scope.name, &canon::digest(&wanted.template))
+    {
+        let write = write(view, workload, stable.template.clone());
+        return Some((Action::Replace { write }, true));
+    }
+    let Some(DryRun::Merged { body, owned, template }) = &workload.dry_run else { return None };
+    let reverted = !canon::equal(template, &workload.template);
+    if change == Change::None && (reverted || !owned.is_subset(&workload.owned)) {
+        let write = write(view, workload, body.clone());
+        return Some((Action::Apply { write }, reverted));
+    }
+    None
+}
+
+/// Replaces the record of the stable revision by one that freezes the same
+/// templates with what is owned now.
+fn rotate(ctx: &mut Context<'_>, desired: Desired, stable: &Revision) {
+    let facts = &ctx.input.world.plan;
+    let revision = desired.data().named(&facts.name, &facts.uid);
+    if revision.name != stable.name {
+        let number = ctx.status.history.last().map_or(0, |record| record.number);
+        ctx.status.stable_revision = Some(revision.name.clone());
+        ctx.act(Action::CreateRevision { revision: Box::new(revision), number });
+    }
+}
+
+/// Takes what is there as judged: the fingerprint of an idle plan.
+pub(super) fn remember(ctx: &mut Context<'_>) {
+    type Seen = (usize, Option<String>, String, String, ComponentStatus);
+    let seen: Vec<Seen> = ctx
+        .components()
+        .filter_map(|view| {
+            let workload = view.observed.workload.as_ref()?;
+            Some((
+                view.index,
+                view.scope.template_digest.clone(),
+                workload.uid.clone(),
+                canon::digest(&workload.template),
+                numbers(workload),
+            ))
+        })
+        .collect();
+    for (index, partial, uid, live, numbers) in seen {
+        let Some(component) = ctx.component(index) else { continue };
+        component.partial_digest = partial;
+        component.uid = Some(uid);
+        component.live_digest = Some(live);
+        component.replicas = numbers.replicas;
+        component.updated_replicas = None;
+        component.available_replicas = None;
+        component.state = Some(ComponentState::Stable);
+        component.message = None;
+        component.best_ready = None;
+        component.progress_at = None;
+    }
+    ctx.status.phase = Some(Phase::Stable);
+    ctx.status.step = None;
+}
+
+/// The numbers of pods that people see.
+pub(super) fn numbers(workload: &Workload) -> ComponentStatus {
+    ComponentStatus {
+        replicas: Some(workload.replicas),
+        updated_replicas: Some(workload.updated),
+        available_replicas: Some(workload.available),
+        ..ComponentStatus::default()
+    }
+}
+
+/// Whether one more write over somebody else's is allowed; counts it if so.
+pub(super) fn may_write(ctx: &mut Context<'_>, index: usize, limit: usize) -> bool {
+    let now = ctx.micros();
+    let Ok(window) = k8s_openapi::jiff::SignedDuration::try_from(CONTENTION_WINDOW) else {
+        return false;
+    };
+    let oldest = ctx.now().checked_sub(window).unwrap_or(Timestamp::MIN);
+    let Some(component) = ctx.component(index) else { return false };
+    component.written_at.retain(|at| at.0 > oldest);
+    if component.written_at.len() >= limit {
+        return false;
+    }
+    component.written_at.push(now);
+    true
+}
+
+/// Says who fights over a workload.
+pub(super) fn managers(view: View<'_>, workload: &Workload) -> String {
+    let who = if workload.managers.is_empty() {
+        "another writer".to_owned()
+    } else {
+        format!("field manager {}", workload.managers.join(" or "))
+    };
+    format!(
+        "{who} keeps changing what the plan holds in {}; Belay set it {REASSERTIONS} times in 10m and holds now. Make the two agree: take the field out of one of them",
+        view.scope.target
+    )
+}
+
+pub(super) fn write(view: View<'_>, workload: &Workload, template: serde_json::Value) -> TemplateWrite {
+    TemplateWrite {
+        target: view.scope.target.clone(),
+        uid: workload.uid.clone(),
+        resource_version: workload.resource_version.clone(),
+        template,
+    }
+}
+
+pub(super) fn disown(view: View<'_>, workload: &Workload, keep: FieldSet) -> Action {
+    Action::Disown { target: view.scope.target.clone(), uid: workload.uid.clone(), keep }
+}

@@ -1,0 +1,236 @@
+//! What [`super::step`] is told and what it answers.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    api::{Cause, DeletionPolicy, Reason, ReleasePlanStatus},
+    fields::FieldSet,
+    plan::{Plan, Target, Violations},
+    revision::Revision,
+};
+
+/// Everything that a decision rests on.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The plan, or what is wrong with it.
+    pub plan: Result<&'a Plan, &'a Violations>,
+    /// What was decided so far.
+    pub status: &'a ReleasePlanStatus,
+    /// What is.
+    pub world: &'a World,
+    /// The time of the decision.
+    pub now: Timestamp,
+}
+
+/// The world around a plan as it was read.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// The plan object beside its spec.
+    pub plan: PlanFacts,
+    /// The components, aligned with [`super::scope`].
+    pub components: Vec<Observed>,
+    /// Revisions that were asked for by [`super::needs`] and are there and whole.
+    pub revisions: BTreeMap<String, Revision>,
+}
+
+/// The plan object beside its spec.
+#[derive(Clone, Debug, Default)]
+pub struct PlanFacts {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Its `metadata.generation`.
+    pub generation: i64,
+    /// Its release generation, if the webhook gave it one.
+    pub release_generation: Option<i64>,
+    /// Who asked for its content, if the webhook said so.
+    pub requested_by: Option<String>,
+    /// The refused revision that a person wants tried again.
+    pub retry: Option<String>,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// What deletion in mid-release does; read also from a plan that is not
+    /// valid, so that there is always a way out.
+    pub deletion_policy: DeletionPolicy,
+    /// Whether it has Belay's finalizer.
+    pub finalizer: bool,
+    /// Whether its namespace is being deleted.
+    pub namespace_terminating: bool,
+}
+
+/// One component as it was read.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// Another plan that holds the workload.
+    pub incumbent: Option<String>,
+    /// The workload; none if it does not exist.
+    pub workload: Option<Workload>,
+}
+
+/// A workload as it was read.
+#[derive(Clone, Debug, Default)]
+pub struct Workload {
+    /// Its uid.
+    pub uid: String,
+    /// Its resourceVersion; every write names it.
+    pub resource_version: String,
+    /// Pods wanted.
+    pub replicas: i32,
+    /// Pods there are, of any template.
+    pub total: i32,
+    /// Pods of the live template.
+    pub updated: i32,
+    /// Pods available, of any template.
+    pub available: i32,
+    /// Whether its controller has seen the live spec.
+    pub observed: bool,
+    /// Whether its own `spec.paused` is set.
+    pub paused: bool,
+    /// Message of its condition `ReplicaFailure`, if that holds.
+    pub replica_failure: Option<String>,
+    /// The live pod template.
+    pub template: Value,
+    /// Fields of the pod template that Belay owns by apply.
+    pub owned: FieldSet,
+    /// Whether Belay has any entry in its `managedFields`.
+    pub marked: bool,
+    /// Who owns fields of the pod template beside Belay.
+    pub managers: Vec<String>,
+    /// Answer to a dry run of the partial template, where one was asked for.
+    pub dry_run: Option<DryRun>,
+    /// What a real write of the template was refused with, in this pass.
+    pub refusal: Option<String>,
+    /// Pods of the live template, while they are watched.
+    pub new_pods: Option<NewPods>,
+}
+
+/// Answer of the API server to a dry run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DryRun {
+    /// What the template would become.
+    Merged {
+        /// The merged, defaulted pod template.
+        template: Value,
+        /// Fields of it that Belay would own.
+        owned: FieldSet,
+        /// The body that gave this answer: the partial template, and what
+        /// fields that left it go back to.
+        body: Value,
+    },
+    /// The template names containers that the workload does not have.
+    Mismatch(String),
+    /// The API server refuses the template.
+    Refused(String),
+    /// The template drops fields in a way that cannot be carried out yet.
+    NotAvailable(String),
+}
+
+/// Pods of the live template.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewPods {
+    /// How many are available.
+    pub available: i32,
+    /// What is wrong with them, worst first.
+    pub faults: Vec<PodFault>,
+}
+
+/// What is wrong with a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodFault {
+    /// Name of the pod.
+    pub pod: String,
+    /// Name of the container.
+    pub container: String,
+    /// Times that the container restarted.
+    pub restarts: i32,
+    /// A cause that ends a release at once, if the kubelet reports one.
+    pub cause: Option<Cause>,
+    /// What the kubelet says.
+    pub message: String,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// The status to record after the actions.
+    pub status: ReleasePlanStatus,
+    /// What to do, in this order; the first that fails ends the pass.
+    pub actions: Vec<Action>,
+    /// What to tell, after the status is recorded.
+    pub events: Vec<EventNote>,
+    /// When to look again without being woken by a change.
+    pub wake: Option<Duration>,
+}
+
+/// A transition worth an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventNote {
+    /// Whether it is a `Warning`.
+    pub warning: bool,
+    /// Its reason.
+    pub reason: Reason,
+    /// Its text.
+    pub note: String,
+}
+
+/// One write. Each can be repeated without harm.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Adds the finalizer to the plan.
+    EnsureFinalizer,
+    /// Removes the finalizer from the plan.
+    RemoveFinalizer,
+    /// Removes the annotation `belay.dev/retry` if it still has this value.
+    DropRetry {
+        /// The value that was dealt with.
+        value: String,
+    },
+    /// Stores a revision.
+    CreateRevision {
+        /// The revision.
+        revision: Box<Revision>,
+        /// Its number.
+        number: i64,
+    },
+    /// Deletes the plan's revisions but these.
+    PruneRevisions {
+        /// Names to keep.
+        keep: Vec<String>,
+    },
+    /// Server-side apply of a pod template, partial or projected.
+    Apply {
+        /// The write.
+        write: TemplateWrite,
+    },
+    /// Replaces the whole pod template.
+    Replace {
+        /// The write.
+        write: TemplateWrite,
+    },
+    /// Gives up ownership of fields; their values stay.
+    Disown {
+        /// The workload.
+        target: Target,
+        /// Its uid.
+        uid: String,
+        /// Fields of the pod template that Belay keeps.
+        keep: FieldSet,
+    },
+}
+
+/// A write of a pod template.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TemplateWrite {
+    /// The workload.
+    pub target: Target,
+    /// Uid that the decision was made on.
+    pub uid: String,
+    /// resourceVersion that the decision was made on.
+    pub resource_version: String,
+    /// The template.
+    pub template: Value,
+}

@@ -1,0 +1,172 @@
+//! Content frozen: what a rollback returns to.
+//!
+//! A revision holds the full pod template of every component, the fields that
+//! the plan owned under it and what stood there before. It is kept as an
+//! `apps/v1` ControllerRevision; this module decides its name and digest and
+//! knows nothing of the API server.
+
+use k8s_openapi::{
+    api::apps::v1::ControllerRevision, apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::core::Resource as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    api::{PLAN_NAME, PLAN_UID, WorkloadRef},
+    fields::{FieldSet, Found, canon},
+    plan::Target,
+};
+
+/// Annotation with the full digest of a revision's data.
+const DIGEST: &str = "belay.dev/digest";
+/// Total size of the templates of one revision, in bytes of JSON. The API
+/// server refuses objects of more than 1.5 MiB.
+pub const MAX_BYTES: usize = 1 << 20;
+
+/// A frozen content with its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Revision {
+    /// Name of the ControllerRevision.
+    pub name: String,
+    /// What is frozen.
+    pub data: RevisionData,
+}
+
+/// What a revision freezes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RevisionData {
+    /// Version of the canonical form that the digests were made with.
+    pub canon: u32,
+    /// Digest of the spec's release content that is part of it.
+    pub spec: String,
+    /// The components.
+    pub components: Vec<Frozen>,
+}
+
+/// One component, frozen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Frozen {
+    /// Name of the component.
+    pub name: String,
+    /// Its workload.
+    pub workload: WorkloadRef,
+    /// Digest of the partial template; none for a followed component.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial_digest: Option<String>,
+    /// The full pod template.
+    pub template: Value,
+    /// Fields of the template that the plan owned.
+    #[serde(default)]
+    pub fields: FieldSet,
+    /// What stood in these fields when they were first taken.
+    #[serde(default)]
+    pub found: Found,
+}
+
+/// Why a stored revision cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RevisionError {
+    /// It is not in the form that Belay writes.
+    #[error("controllerrevision {name} cannot be read: {source}")]
+    Unreadable {
+        /// Its name.
+        name: String,
+        /// What the decoder says.
+        source: serde_json::Error,
+    },
+    /// Somebody changed it.
+    #[error(
+        "controllerrevision {name} is damaged: its contents do not have the digest in its annotation {DIGEST}"
+    )]
+    Damaged {
+        /// Its name.
+        name: String,
+    },
+}
+
+impl RevisionData {
+    /// Digest over the plan's uid and everything that is frozen.
+    #[must_use]
+    pub fn digest(&self, plan_uid: &str) -> String {
+        let components: Vec<Value> = self
+            .components
+            .iter()
+            .map(|c| {
+                json!({
+                    "name": c.name,
+                    "workload": c.workload,
+                    "partial": c.partial_digest,
+                    "template": canon::digest(&c.template),
+                    "fields": c.fields,
+                    "found": c.found,
+                })
+            })
+            .collect();
+        crate::plan::digest_json(&json!({"plan": plan_uid, "spec": self.spec, "components": components}))
+    }
+
+    /// The revision that this data makes for a plan.
+    #[must_use]
+    pub fn named(self, plan: &str, plan_uid: &str) -> Revision {
+        let digest = self.digest(plan_uid);
+        let stem: String = plan.chars().take(45).collect();
+        let stem = stem.trim_end_matches(['-', '.']);
+        Revision { name: format!("{stem}-{}", digest.get(..10).unwrap_or(&digest)), data: self }
+    }
+
+    /// What is frozen of a workload.
+    #[must_use]
+    pub fn of(&self, target: &Target) -> Option<&Frozen> {
+        self.components.iter().find(|c| Target::from_ref(&c.workload).as_ref() == Some(target))
+    }
+
+    /// Bytes of JSON that the templates take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.components.iter().map(|c| c.template.to_string().len()).sum()
+    }
+}
+
+impl Revision {
+    /// The object to store. It carries the plan's uid as a label and no owner
+    /// reference: foreground deletion of the plan would collect it while a
+    /// rollback still needs it.
+    #[must_use]
+    pub fn to_object(&self, plan: &str, plan_uid: &str, number: i64) -> ControllerRevision {
+        let label: String = plan.chars().take(63).collect();
+        let label = label.trim_end_matches(['-', '.']).to_owned();
+        ControllerRevision {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                labels: Some(
+                    [(PLAN_UID.to_owned(), plan_uid.to_owned()), (PLAN_NAME.to_owned(), label)].into(),
+                ),
+                annotations: Some([(DIGEST.to_owned(), self.data.digest(plan_uid))].into()),
+                ..ObjectMeta::default()
+            },
+            data: serde_json::to_value(&self.data)
+                .ok()
+                .map(k8s_openapi::apimachinery::pkg::runtime::RawExtension),
+            revision: number,
+        }
+    }
+
+    /// Reads a stored revision and holds it against its digest.
+    ///
+    /// # Errors
+    /// If it cannot be read, belongs to another plan, or was changed.
+    pub fn from_object(object: &ControllerRevision, plan_uid: &str) -> Result<Self, RevisionError> {
+        let name = object.meta().name.clone().unwrap_or_default();
+        let raw = object.data.as_ref().map_or(&Value::Null, |raw| &raw.0);
+        let data: RevisionData = serde_json::from_value(raw.clone())
+            .map_err(|source| RevisionError::Unreadable { name: name.clone(), source })?;
+        let stored = object.meta().annotations.as_ref().and_then(|a| a.get(DIGEST));
+        if stored != Some(&data.digest(plan_uid)) {
+            return Err(RevisionError::Damaged { name });
+        }
+        Ok(Self { name, data })
+    }
+}
