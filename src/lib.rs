@@ -1,1 +1,3 @@
 //! Belay.
+
+pub mod fields;
