@@ -15,8 +15,8 @@ use std::time::Duration;
 use commands::Commands;
 pub(crate) use config::write_kubeconfig;
 use config::{Layout, State};
-pub use ready::client_for;
 pub(crate) use ready::block_on;
+pub use ready::client_for;
 
 use crate::audit::AuditLog;
 use crate::error::Error;

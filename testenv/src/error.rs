@@ -22,7 +22,9 @@ pub enum Error {
     #[error("cannot tell where to keep the built tools: set HOME or XDG_CACHE_HOME")]
     NoCacheDir,
     /// A compiler is missing.
-    #[error("{tool} is needed to build {what} and is not on PATH: install {hint}, or set KUBEBUILDER_ASSETS to a folder that has the binaries")]
+    #[error(
+        "{tool} is needed to build {what} and is not on PATH: install {hint}, or set KUBEBUILDER_ASSETS to a folder that has the binaries"
+    )]
     MissingToolchain {
         /// The program, for example "go".
         tool: &'static str,

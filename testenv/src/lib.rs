@@ -34,6 +34,7 @@ pub use error::Error;
 pub use kubectl::{KubectlCommand, KubectlOutput};
 pub use net::{HttpReply, free_port, http_get};
 pub use operator::{Operator, OperatorOptions};
+pub use process::is_alive;
 pub use progress::{Progress, Silent, Terminal};
 pub use settings::{cache_dir, workspace_root};
 pub use tools::{Tool, Tools, cargo_tool};

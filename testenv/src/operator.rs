@@ -97,11 +97,23 @@ impl Operator {
         let kubeconfig = cluster.dir().join("data/operator.kubeconfig");
         let token = cluster
             .kubectl(&[
-                "create", "token", ACCOUNT, "-n", NAMESPACE, "--duration", TOKEN_LIFE,
+                "create",
+                "token",
+                ACCOUNT,
+                "-n",
+                NAMESPACE,
+                "--duration",
+                TOKEN_LIFE,
             ])?
             .ok()?;
         let server = options.server.clone().unwrap_or_else(|| cluster.server());
-        write_kubeconfig(&kubeconfig, &server, &cluster.ca_pem()?, ACCOUNT, token.trim())?;
+        write_kubeconfig(
+            &kubeconfig,
+            &server,
+            &cluster.ca_pem()?,
+            ACCOUNT,
+            token.trim(),
+        )?;
         let webhook = local(free_port()?);
         let health = local(free_port()?);
         let mut args = vec![

@@ -87,10 +87,6 @@ impl Process {
         &self.name
     }
 
-    pub(crate) fn log(&self) -> &Path {
-        &self.log
-    }
-
     pub(crate) fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
@@ -174,6 +170,13 @@ fn command_line(pid: u32) -> Option<String> {
         .status
         .success()
         .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Whether a process of this pid runs: neither gone nor merely waiting to be
+/// collected by its parent.
+#[must_use]
+pub fn is_alive(pid: u32) -> bool {
+    command_line(pid).is_some_and(|line| !line.is_empty())
 }
 
 /// The last lines of a file; says so when it is empty or cannot be read.

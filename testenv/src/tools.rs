@@ -87,7 +87,11 @@ impl Tools {
         if !missing.is_empty() {
             let _lock = lock(&cache, progress)?;
             build_missing(&missing, &cache, progress)?;
-            paths.extend(missing.iter().map(|tool| (*tool, cache.join(tool.binary()))));
+            paths.extend(
+                missing
+                    .iter()
+                    .map(|tool| (*tool, cache.join(tool.binary()))),
+            );
         }
         Ok(Self { paths })
     }

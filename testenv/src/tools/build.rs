@@ -17,7 +17,10 @@ use crate::settings;
 const CONTROL_PLANE: &[(&str, &str)] = &[
     ("go.mod", include_str!("../../go/controlplane/go.mod")),
     ("go.sum", include_str!("../../go/controlplane/go.sum")),
-    ("etcd/main.go", include_str!("../../go/controlplane/etcd/main.go")),
+    (
+        "etcd/main.go",
+        include_str!("../../go/controlplane/etcd/main.go"),
+    ),
 ];
 const KWOK: &[(&str, &str)] = &[
     ("go.mod", include_str!("../../go/kwok/go.mod")),
@@ -98,14 +101,13 @@ pub(super) fn cache_bin() -> Result<PathBuf, Error> {
         .take(8)
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    Ok(settings::cache_dir()?.join("tools").join(digest).join("bin"))
+    Ok(settings::cache_dir()?
+        .join("tools")
+        .join(digest)
+        .join("bin"))
 }
 
-pub(super) fn go_build(
-    tool: Tool,
-    bin: &Path,
-    progress: &dyn Progress,
-) -> Result<Duration, Error> {
+pub(super) fn go_build(tool: Tool, bin: &Path, progress: &dyn Progress) -> Result<Duration, Error> {
     let recipe = recipe(tool);
     let module = settings::workspace_root()
         .join("testenv/go")
@@ -146,11 +148,7 @@ pub(super) fn go_build(
 ///
 /// # Errors
 /// When it cannot be built.
-pub fn cargo_tool(
-    name: &str,
-    version: &str,
-    progress: &dyn Progress,
-) -> Result<PathBuf, Error> {
+pub fn cargo_tool(name: &str, version: &str, progress: &dyn Progress) -> Result<PathBuf, Error> {
     let root = settings::cache_dir()?
         .join("cargo")
         .join(format!("{name}-{version}"));
@@ -167,7 +165,15 @@ pub fn cargo_tool(
     ));
     let mut command = Command::new("cargo");
     command
-        .args(["install", "--locked", "--quiet", name, "--version", version, "--root"])
+        .args([
+            "install",
+            "--locked",
+            "--quiet",
+            name,
+            "--version",
+            version,
+            "--root",
+        ])
         .arg(&root)
         // The build must not land in the target folder of the caller.
         .env("CARGO_TARGET_DIR", root.join("target"));

@@ -18,11 +18,9 @@ const fn wanted(tool: Tool) -> (u32, u32) {
 pub(super) fn check(tool: Tool, binary: &Path) -> Result<(), String> {
     let args: &[&str] = match tool {
         Tool::Kubectl => &["version", "--client"],
-        Tool::Etcd
-        | Tool::ApiServer
-        | Tool::ControllerManager
-        | Tool::Scheduler
-        | Tool::Kwok => &["--version"],
+        Tool::Etcd | Tool::ApiServer | Tool::ControllerManager | Tool::Scheduler | Tool::Kwok => {
+            &["--version"]
+        }
     };
     let output = Command::new(binary)
         .args(args)
@@ -69,8 +67,14 @@ mod tests {
     fn the_pinned_and_newer_versions_will_do() {
         assert_eq!(judge(Tool::ApiServer, "Kubernetes v1.37.2\n"), Ok(()));
         assert_eq!(judge(Tool::Scheduler, "Kubernetes v1.40.0\n"), Ok(()));
-        assert_eq!(judge(Tool::Etcd, "etcd Version: 3.7.0\nGit SHA: x\n"), Ok(()));
-        assert_eq!(judge(Tool::Kwok, "kwok version 0.8.0 go1.26 (linux/amd64)"), Ok(()));
+        assert_eq!(
+            judge(Tool::Etcd, "etcd Version: 3.7.0\nGit SHA: x\n"),
+            Ok(())
+        );
+        assert_eq!(
+            judge(Tool::Kwok, "kwok version 0.8.0 go1.26 (linux/amd64)"),
+            Ok(())
+        );
     }
 
     #[test]
