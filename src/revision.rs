@@ -105,7 +105,7 @@ impl RevisionData {
                 })
             })
             .collect();
-        crate::plan::digest_json(&json!({"plan": plan_uid, "spec": self.spec, "components": components}))
+        canon::digest_json(&json!({"plan": plan_uid, "spec": self.spec, "components": components}))
     }
 
     /// The revision that this data makes for a plan.
@@ -114,19 +114,27 @@ impl RevisionData {
         let digest = self.digest(plan_uid);
         let stem: String = plan.chars().take(45).collect();
         let stem = stem.trim_end_matches(['-', '.']);
-        Revision { name: format!("{stem}-{}", digest.get(..10).unwrap_or(&digest)), data: self }
+        Revision {
+            name: format!("{stem}-{}", digest.get(..10).unwrap_or(&digest)),
+            data: self,
+        }
     }
 
     /// What is frozen of a workload.
     #[must_use]
     pub fn of(&self, target: &Target) -> Option<&Frozen> {
-        self.components.iter().find(|c| Target::from_ref(&c.workload).as_ref() == Some(target))
+        self.components
+            .iter()
+            .find(|c| Target::from_ref(&c.workload).as_ref() == Some(target))
     }
 
     /// Bytes of JSON that the templates take.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.components.iter().map(|c| c.template.to_string().len()).sum()
+        self.components
+            .iter()
+            .map(|c| c.template.to_string().len())
+            .sum()
     }
 }
 
@@ -142,7 +150,11 @@ impl Revision {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 labels: Some(
-                    [(PLAN_UID.to_owned(), plan_uid.to_owned()), (PLAN_NAME.to_owned(), label)].into(),
+                    [
+                        (PLAN_UID.to_owned(), plan_uid.to_owned()),
+                        (PLAN_NAME.to_owned(), label),
+                    ]
+                    .into(),
                 ),
                 annotations: Some([(DIGEST.to_owned(), self.data.digest(plan_uid))].into()),
                 ..ObjectMeta::default()
@@ -161,9 +173,16 @@ impl Revision {
     pub fn from_object(object: &ControllerRevision, plan_uid: &str) -> Result<Self, RevisionError> {
         let name = object.meta().name.clone().unwrap_or_default();
         let raw = object.data.as_ref().map_or(&Value::Null, |raw| &raw.0);
-        let data: RevisionData = serde_json::from_value(raw.clone())
-            .map_err(|source| RevisionError::Unreadable { name: name.clone(), source })?;
-        let stored = object.meta().annotations.as_ref().and_then(|a| a.get(DIGEST));
+        let data: RevisionData =
+            serde_json::from_value(raw.clone()).map_err(|source| RevisionError::Unreadable {
+                name: name.clone(),
+                source,
+            })?;
+        let stored = object
+            .meta()
+            .annotations
+            .as_ref()
+            .and_then(|a| a.get(DIGEST));
         if stored != Some(&data.digest(plan_uid)) {
             return Err(RevisionError::Damaged { name });
         }

@@ -25,9 +25,13 @@ pub(super) fn claim(ctx: &mut Context<'_>, plan: &Plan) {
     }
     let order = |reference: &crate::api::WorkloadRef| {
         let target = Target::from_ref(reference);
-        plan.components().iter().position(|c| Some(&c.target) == target.as_ref())
+        plan.components()
+            .iter()
+            .position(|c| Some(&c.target) == target.as_ref())
     };
-    ctx.status.components.sort_by_key(|c| order(&c.workload).unwrap_or(usize::MAX));
+    ctx.status
+        .components
+        .sort_by_key(|c| order(&c.workload).unwrap_or(usize::MAX));
 }
 
 /// Takes what is live as the first stable revision once it is healthy, or
@@ -37,21 +41,37 @@ pub(super) fn baseline(ctx: &mut Context<'_>, plan: &Plan) {
         let news = ctx
             .components()
             .any(|view| is_news(view.scope, view.observed.workload.as_ref(), &ctx.status));
-        let healthy =
-            ctx.components().all(|c| c.observed.workload.as_ref().is_some_and(is_complete));
+        let healthy = ctx
+            .components()
+            .all(|c| c.observed.workload.as_ref().is_some_and(is_complete));
         if !news && !healthy {
-            let why = ctx.status.history.last().and_then(|r| r.message.clone()).unwrap_or_default();
-            let text = format!("{why}. There was no healthy revision to return to; nothing was deleted. Change the content to try again");
+            let why = ctx
+                .status
+                .history
+                .last()
+                .and_then(|r| r.message.clone())
+                .unwrap_or_default();
+            let text = format!(
+                "{why}. There was no healthy revision to return to; nothing was deleted. Change the content to try again"
+            );
             return report::stalled(ctx, Reason::ReleaseFailed, &text);
         }
     }
     ctx.status.phase = Some(Phase::Pending);
     if let Some(text) = missing(ctx) {
         for index in 0..ctx.scope.len() {
-            let gone = ctx.input.world.components.get(index).is_none_or(|c| c.workload.is_none());
+            let gone = ctx
+                .input
+                .world
+                .components
+                .get(index)
+                .is_none_or(|c| c.workload.is_none());
             if let Some(component) = ctx.component(index) {
-                component.state =
-                    Some(if gone { ComponentState::Missing } else { ComponentState::Waiting });
+                component.state = Some(if gone {
+                    ComponentState::Missing
+                } else {
+                    ComponentState::Waiting
+                });
             }
         }
         return report::progressing(ctx, Reason::TargetsMissing, &text);
@@ -60,8 +80,13 @@ pub(super) fn baseline(ctx: &mut Context<'_>, plan: &Plan) {
         .components()
         .filter_map(|view| {
             let workload = view.observed.workload.as_ref()?;
-            (!is_complete(workload))
-                .then(|| (view.index, availability(view, workload), workload.available == 0))
+            (!is_complete(workload)).then(|| {
+                (
+                    view.index,
+                    availability(view, workload),
+                    workload.available == 0,
+                )
+            })
         })
         .collect();
     if waiting.is_empty() {
@@ -77,9 +102,14 @@ fn first(ctx: &mut Context<'_>, plan: &Plan, waiting: &[(usize, String, bool)]) 
     let now = ctx.micros();
     let mut due = false;
     for (index, _, nothing) in waiting {
-        let Some(component) = ctx.component(*index) else { continue };
+        let Some(component) = ctx.component(*index) else {
+            continue;
+        };
         component.state = Some(ComponentState::Waiting);
-        let since = component.progress_at.get_or_insert_with(|| now.clone()).clone();
+        let since = component
+            .progress_at
+            .get_or_insert_with(|| now.clone())
+            .clone();
         let passed = ctx.since(&since);
         due |= *nothing || passed >= deadline;
         ctx.wake_in(deadline.saturating_sub(passed));
@@ -116,7 +146,11 @@ fn take(ctx: &mut Context<'_>, plan: &Plan) {
         Reason::BaselineTaken,
         &format!("{name} is what was live and healthy; failed releases return to it"),
     );
-    report::progressing(ctx, Reason::BaselineTaken, "looking for differences to the plan");
+    report::progressing(
+        ctx,
+        Reason::BaselineTaken,
+        "looking for differences to the plan",
+    );
 }
 
 fn store(ctx: &mut Context<'_>, data: RevisionData) {
@@ -124,7 +158,10 @@ fn store(ctx: &mut Context<'_>, data: RevisionData) {
     let revision = data.named(&facts.name, &facts.uid);
     let number = ctx.status.history.last().map_or(0, |record| record.number);
     ctx.status.stable_revision = Some(revision.name.clone());
-    ctx.act(Action::CreateRevision { revision: Box::new(revision), number });
+    ctx.act(Action::CreateRevision {
+        revision: Box::new(revision),
+        number,
+    });
 }
 
 fn frozen(view: View<'_>) -> Option<Frozen> {
@@ -161,24 +198,40 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
         .iter()
         .filter_map(|view| {
             let workload = view.observed.workload.as_ref()?;
-            workload.marked.then(|| stable::disown(*view, workload, FieldSet::default()))
+            workload
+                .marked
+                .then(|| stable::disown(*view, workload, FieldSet::default()))
         })
         .collect();
     if !unready.is_empty() {
-        let text = format!("new components join once they are available: {}", unready.join(", "));
+        let text = format!(
+            "new components join once they are available: {}",
+            unready.join(", ")
+        );
         report::progressing(ctx, Reason::BaselineUnavailable, &text);
         return true;
     }
     let is_gone = |reference: &crate::api::WorkloadRef| {
         Target::from_ref(reference).is_none_or(|target| gone.contains(&target))
     };
-    let mut components: Vec<Frozen> =
-        current.data.components.iter().filter(|c| !is_gone(&c.workload)).cloned().collect();
+    let mut components: Vec<Frozen> = current
+        .data
+        .components
+        .iter()
+        .filter(|c| !is_gone(&c.workload))
+        .cloned()
+        .collect();
     components.extend(joined);
     for action in disowned {
         ctx.act(action);
     }
-    store(ctx, RevisionData { components, ..current.data.clone() });
+    store(
+        ctx,
+        RevisionData {
+            components,
+            ..current.data.clone()
+        },
+    );
     ctx.status.components.retain(|c| !is_gone(&c.workload));
     let text = format!(
         "the set of components changed; {} is the stable revision now",
@@ -192,7 +245,11 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
 /// How far a workload is, in words.
 pub(super) fn availability(view: View<'_>, workload: &Workload) -> String {
     let old = workload.total - workload.updated;
-    let rest = if old > 0 { format!(", {old} old") } else { String::new() };
+    let rest = if old > 0 {
+        format!(", {old} old")
+    } else {
+        String::new()
+    };
     format!(
         "{} {} of {} updated and {} available{rest}",
         view.scope.target, workload.updated, workload.replicas, workload.available

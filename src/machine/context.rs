@@ -9,8 +9,8 @@ use k8s_openapi::{
 };
 
 use super::{
-    Action, Decision, EventNote, Input, Observed, Scope, Workload, adopt, deletion, report, restore,
-    rollout, scope, settle, stable,
+    Action, Decision, EventNote, Input, Observed, Scope, Workload, adopt, deletion, report,
+    restore, rollout, scope, settle, stable,
 };
 use crate::{
     api::{
@@ -159,10 +159,6 @@ impl<'a> Context<'a> {
         self.actions.push(action);
     }
 
-    pub(super) fn has_actions(&self) -> bool {
-        !self.actions.is_empty()
-    }
-
     /// Looks again after `delay` at the latest.
     pub(super) fn wake_in(&mut self, delay: Duration) {
         self.wake = Some(self.wake.map_or(delay, |wake| wake.min(delay)));
@@ -170,7 +166,11 @@ impl<'a> Context<'a> {
 
     /// Enters a decision into the log.
     pub(super) fn log(&mut self, reason: Reason, message: &str) {
-        let entry = DecisionEntry { at: self.time(), reason, message: cut(message) };
+        let entry = DecisionEntry {
+            at: self.time(),
+            reason,
+            message: cut(message),
+        };
         self.status.decisions.push(entry);
         let surplus = self.status.decisions.len().saturating_sub(DECISIONS);
         self.status.decisions.drain(..surplus);
@@ -179,7 +179,11 @@ impl<'a> Context<'a> {
     /// Enters a decision into the log and tells it as an event.
     pub(super) fn tell(&mut self, warning: bool, reason: Reason, message: &str) {
         self.log(reason, message);
-        self.events.push(EventNote { warning, reason, note: cut(message) });
+        self.events.push(EventNote {
+            warning,
+            reason,
+            note: cut(message),
+        });
     }
 
     /// The components that stay in the plan.
@@ -193,7 +197,11 @@ impl<'a> Context<'a> {
             .iter()
             .zip(&self.input.world.components)
             .enumerate()
-            .map(|(index, (scope, observed))| View { index, scope, observed })
+            .map(|(index, (scope, observed))| View {
+                index,
+                scope,
+                observed,
+            })
     }
 
     pub(super) fn revision(&self, name: Option<&String>) -> Option<&'a Revision> {
@@ -210,20 +218,29 @@ impl<'a> Context<'a> {
 
     /// Fields that may have been taken of a workload since the stable revision.
     pub(super) fn touched(&self, target: &Target) -> FieldSet {
-        let applied = self.release().map(|r| r.applied.as_slice()).unwrap_or_default();
+        let applied = self
+            .release()
+            .map(|r| r.applied.as_slice())
+            .unwrap_or_default();
         self.status
             .stable_revision
             .iter()
             .chain(applied)
             .filter_map(|name| self.revision(Some(name))?.data.of(target))
-            .fold(FieldSet::default(), |union, frozen| union.union(&frozen.fields))
+            .fold(FieldSet::default(), |union, frozen| {
+                union.union(&frozen.fields)
+            })
     }
 
     /// The status of a component, made if it is new.
     pub(super) fn component(&mut self, index: usize) -> Option<&mut ComponentStatus> {
         let scope = self.scope.get(index)?;
         let reference = scope.target.to_ref();
-        let at = self.status.components.iter().position(|c| c.workload == reference);
+        let at = self
+            .status
+            .components
+            .iter()
+            .position(|c| c.workload == reference);
         let at = at.unwrap_or_else(|| {
             self.status.components.push(ComponentStatus {
                 workload: reference,
@@ -236,16 +253,13 @@ impl<'a> Context<'a> {
         Some(component)
     }
 
-    /// The status of a component as it was before this decision.
-    pub(super) fn recorded(&self, target: &Target) -> Option<&'a ComponentStatus> {
-        let reference = target.to_ref();
-        self.input.status.components.iter().find(|c| c.workload == reference)
-    }
-
     /// Whether the content of the spec was refused. The stable templates hold
     /// instead.
     pub(super) fn spec_refused(&self, plan: &Plan) -> bool {
-        self.status.refused.iter().any(|r| r.spec.as_deref() == Some(plan.content()))
+        self.status
+            .refused
+            .iter()
+            .any(|r| r.spec.as_deref() == Some(plan.content()))
     }
 
     /// Whether a live template of a workload was refused.
@@ -264,7 +278,10 @@ pub(super) fn is_at(workload: &Workload, frozen: &Frozen, touched: &FieldSet) ->
     if touched.is_empty() {
         return canon::equal(&workload.template, &frozen.template);
     }
-    canon::equal(&project(&workload.template, touched), &project(&frozen.template, touched))
+    canon::equal(
+        &project(&workload.template, touched),
+        &project(&frozen.template, touched),
+    )
 }
 
 /// Whether the workload's controller has brought all pods to the live template
@@ -281,6 +298,9 @@ fn cut(message: &str) -> String {
     if message.len() <= MESSAGE {
         return message.to_owned();
     }
-    let end = (0..MESSAGE - 3).rev().find(|&i| message.is_char_boundary(i)).unwrap_or(0);
+    let end = (0..MESSAGE - 3)
+        .rev()
+        .find(|&i| message.is_char_boundary(i))
+        .unwrap_or(0);
     format!("{}…", message.get(..end).unwrap_or_default())
 }

@@ -1,11 +1,7 @@
 //! The end of a plan: an unfinished release goes back first, then everything of
 //! Belay's is taken off the users' objects, and the finalizer goes last.
 
-use super::{
-    Action,
-    context::Context,
-    report, restore, stable,
-};
+use super::{Action, context::Context, report, restore, stable};
 use crate::{
     api::{Cause, DeletionPolicy, Failure, Reason, Stage},
     fields::FieldSet,
@@ -17,12 +13,17 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         return;
     }
     let keep = facts.deletion_policy == DeletionPolicy::Keep;
-    let unfinished = ctx.release().is_some_and(|release| !release.applied.is_empty());
+    let unfinished = ctx
+        .release()
+        .is_some_and(|release| !release.applied.is_empty());
     let returnable = ctx.status.stable_revision.is_some();
     if keep || !unfinished || !returnable {
         return finish(ctx, keep && unfinished);
     }
-    if ctx.release().is_some_and(|release| release.stage == Stage::Restore) {
+    if ctx
+        .release()
+        .is_some_and(|release| release.stage == Stage::Restore)
+    {
         return restore::run(ctx);
     }
     let failure = Failure {
@@ -40,7 +41,9 @@ fn finish(ctx: &mut Context<'_>, kept: bool) {
         .filter(|view| view.observed.incumbent.is_none())
         .filter_map(|view| {
             let workload = view.observed.workload.as_ref()?;
-            workload.marked.then(|| stable::disown(view, workload, FieldSet::default()))
+            workload
+                .marked
+                .then(|| stable::disown(view, workload, FieldSet::default()))
         })
         .collect();
     for action in disowned {

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     api::Reason,
     fields::{FieldSet, Found, canon},
-    plan::{Plan, digest_json},
+    plan::Plan,
     revision::{Frozen, RevisionData},
 };
 
@@ -61,7 +61,10 @@ pub(super) struct Obstacle {
 /// What is wanted of all components, or everything that is in the way.
 pub(super) fn desired(ctx: &Context<'_>, plan: &Plan) -> Result<Desired, Obstacle> {
     if let Some(message) = missing(ctx) {
-        return Err(Obstacle { reason: Reason::TargetsMissing, message });
+        return Err(Obstacle {
+            reason: Reason::TargetsMissing,
+            message,
+        });
     }
     let refused = ctx.spec_refused(plan);
     let mut frozen = Vec::new();
@@ -79,16 +82,27 @@ pub(super) fn desired(ctx: &Context<'_>, plan: &Plan) -> Result<Desired, Obstacl
     if let Some((reason, _)) = faults.first() {
         let reason = *reason;
         let texts: Vec<String> = faults.into_iter().map(|(_, text)| text).collect();
-        return Err(Obstacle { reason, message: texts.join("; ") });
+        return Err(Obstacle {
+            reason,
+            message: texts.join("; "),
+        });
     }
     let stable_spec = ctx.stable().map(|stable| stable.data.spec.clone());
     let spec = match stable_spec {
         Some(spec) if refused => spec,
         _ => plan.content().to_owned(),
     };
-    let parts: Vec<_> = frozen.iter().map(|f| json!([f.name, canon::digest(&f.template)])).collect();
-    let content = digest_json(&json!({ "spec": spec, "templates": parts }));
-    Ok(Desired { frozen, changes, content, spec })
+    let parts: Vec<_> = frozen
+        .iter()
+        .map(|f| json!([f.name, canon::digest(&f.template)]))
+        .collect();
+    let content = canon::digest_json(&json!({ "spec": spec, "templates": parts }));
+    Ok(Desired {
+        frozen,
+        changes,
+        content,
+        spec,
+    })
 }
 
 /// Names the workloads that do not exist.
@@ -104,7 +118,9 @@ pub(super) fn missing(ctx: &Context<'_>) -> Option<String> {
 fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Obstacle> {
     let target = &view.scope.target;
     let stable = ctx.stable().and_then(|stable| stable.data.of(target));
-    let found = stable.map(|stable| stable.found.clone()).unwrap_or_default();
+    let found = stable
+        .map(|stable| stable.found.clone())
+        .unwrap_or_default();
     let frozen = |partial_digest, template, fields, found| Frozen {
         name: view.scope.name.clone(),
         workload: target.to_ref(),
@@ -121,7 +137,12 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
     };
     if view.scope.template.is_none() {
         let template = workload.template.clone();
-        return Ok(frozen(None, template, FieldSet::default(), Found::default()));
+        return Ok(frozen(
+            None,
+            template,
+            FieldSet::default(),
+            Found::default(),
+        ));
     }
     if refused && let Some(stable) = stable {
         // The stable values hold in the plan's own fields; what surrounds them
@@ -135,12 +156,18 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         ));
     }
     let fault = |reason, text: &str| {
-        Err(Obstacle { reason, message: format!("component {}: {text}", view.scope.name) })
+        Err(Obstacle {
+            reason,
+            message: format!("component {}: {text}", view.scope.name),
+        })
     };
     match &workload.dry_run {
-        Some(DryRun::Merged { template, owned, .. }) => {
+        Some(DryRun::Merged {
+            template, owned, ..
+        }) => {
             let new = owned.difference(&workload.owned);
-            let found = found.merge(Found::record(&workload.template, &new));
+            let mut found = found;
+            found.merge(Found::record(&workload.template, &new));
             let digest = view.scope.template_digest.clone();
             Ok(frozen(digest, template.clone(), owned.clone(), found))
         }
@@ -156,7 +183,10 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
 }
 
 fn change(ctx: &Context<'_>, view: View<'_>, wanted: &Frozen) -> Change {
-    let Some(stable) = ctx.stable().and_then(|stable| stable.data.of(&view.scope.target)) else {
+    let Some(stable) = ctx
+        .stable()
+        .and_then(|stable| stable.data.of(&view.scope.target))
+    else {
         return match &view.observed.workload {
             Some(live) if canon::equal(&live.template, &wanted.template) => Change::None,
             _ => Change::Content,

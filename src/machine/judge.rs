@@ -13,7 +13,12 @@ use crate::{
 };
 
 /// Judges a component whose new template is live.
-pub(super) fn pods(ctx: &Context<'_>, plan: &Plan, view: View<'_>, workload: &Workload) -> Option<Failure> {
+pub(super) fn pods(
+    ctx: &Context<'_>,
+    plan: &Plan,
+    view: View<'_>,
+    workload: &Workload,
+) -> Option<Failure> {
     let failure = |cause, message| Failure {
         component: Some(view.scope.name.clone()),
         cause,
@@ -27,9 +32,16 @@ pub(super) fn pods(ctx: &Context<'_>, plan: &Plan, view: View<'_>, workload: &Wo
         let text = format!("{}: new pods are refused: {text}", view.scope.target);
         return Some(failure(Cause::ReplicaFailure, text));
     }
-    let faults = workload.new_pods.as_ref().map(|pods| pods.faults.as_slice()).unwrap_or_default();
+    let faults = workload
+        .new_pods
+        .as_ref()
+        .map(|pods| pods.faults.as_slice())
+        .unwrap_or_default();
     faults.iter().find_map(|fault| {
-        let place = format!("{}: pod {} container {}", view.scope.target, fault.pod, fault.container);
+        let place = format!(
+            "{}: pod {} container {}",
+            view.scope.target, fault.pod, fault.container
+        );
         if let Some(cause) = fault.cause {
             return Some(failure(cause, format!("{place}: {}", fault.message)));
         }
@@ -47,17 +59,24 @@ pub(super) fn pods(ctx: &Context<'_>, plan: &Plan, view: View<'_>, workload: &Wo
 
 /// Keeps the record of progress of a component and says how much time is left
 /// before it counts as stuck; none while its clock does not run.
-pub(super) fn progress(ctx: &mut Context<'_>, index: usize, workload: &Workload, deadline: Duration) -> Option<Duration> {
+pub(super) fn progress(
+    ctx: &mut Context<'_>,
+    index: usize,
+    workload: &Workload,
+    deadline: Duration,
+) -> Option<Duration> {
     let now = ctx.micros();
     let complete = is_complete(workload);
     // Before the pods are watched there is only the Deployment's own count, in
     // which old pods may stand for new ones.
-    let ready = workload
-        .new_pods
-        .as_ref()
-        .map_or_else(|| workload.updated.min(workload.available), |pods| pods.available);
+    let ready = workload.new_pods.as_ref().map_or_else(
+        || workload.updated.min(workload.available),
+        |pods| pods.available,
+    );
     let component = ctx.component(index)?;
-    let rescaled = component.replicas.is_some_and(|known| known != workload.replicas);
+    let rescaled = component
+        .replicas
+        .is_some_and(|known| known != workload.replicas);
     component.replicas = Some(workload.replicas);
     component.updated_replicas = Some(workload.updated);
     component.available_replicas = Some(workload.available);
@@ -66,7 +85,10 @@ pub(super) fn progress(ctx: &mut Context<'_>, index: usize, workload: &Workload,
         component.best_ready = None;
         return None;
     }
-    if rescaled || component.progress_at.is_none() || component.best_ready.is_none_or(|best| ready > best) {
+    if rescaled
+        || component.progress_at.is_none()
+        || component.best_ready.is_none_or(|best| ready > best)
+    {
         component.best_ready = Some(ready);
         component.progress_at = Some(now);
     }
@@ -76,10 +98,22 @@ pub(super) fn progress(ctx: &mut Context<'_>, index: usize, workload: &Workload,
 }
 
 /// The failure of a component that made no progress for too long.
-pub(super) fn stuck(ctx: &Context<'_>, view: View<'_>, workload: &Workload, deadline: Duration) -> Failure {
-    let faults = workload.new_pods.as_ref().map(|pods| pods.faults.as_slice()).unwrap_or_default();
+pub(super) fn stuck(
+    ctx: &Context<'_>,
+    view: View<'_>,
+    workload: &Workload,
+    deadline: Duration,
+) -> Failure {
+    let faults = workload
+        .new_pods
+        .as_ref()
+        .map(|pods| pods.faults.as_slice())
+        .unwrap_or_default();
     let why = faults.first().map_or_else(String::new, |fault| {
-        format!("; pod {} container {}: {}", fault.pod, fault.container, fault.message)
+        format!(
+            "; pod {} container {}: {}",
+            fault.pod, fault.container, fault.message
+        )
     });
     Failure {
         component: Some(view.scope.name.clone()),

@@ -27,7 +27,10 @@ pub fn needs(
     retry: Option<&str>,
     deleting: bool,
 ) -> Needs {
-    let news = scope.iter().zip(workloads).any(|(scope, workload)| is_news(scope, workload.as_ref(), status))
+    let news = scope
+        .iter()
+        .zip(workloads)
+        .any(|(scope, workload)| is_news(scope, workload.as_ref(), status))
         || scope.len() != status.components.len();
     let release = status.release.as_ref();
     let settling = release.is_some_and(|r| r.stage == Stage::Settle);
@@ -42,7 +45,13 @@ pub fn needs(
         revisions.extend(status.target_revision.clone());
     }
     if let Some(retry) = retry {
-        revisions.extend(status.refused.iter().filter(|r| r.revision == retry).map(|r| r.revision.clone()));
+        revisions.extend(
+            status
+                .refused
+                .iter()
+                .filter(|r| r.revision == retry)
+                .map(|r| r.revision.clone()),
+        );
     }
     revisions.sort();
     revisions.dedup();
@@ -58,12 +67,18 @@ pub fn needs(
 }
 
 /// Whether a component is not as it was when it was last judged.
-pub(super) fn is_news(scope: &Scope, workload: Option<&Workload>, status: &ReleasePlanStatus) -> bool {
+pub(super) fn is_news(
+    scope: &Scope,
+    workload: Option<&Workload>,
+    status: &ReleasePlanStatus,
+) -> bool {
     let reference = scope.target.to_ref();
     let Some(known) = status.components.iter().find(|c| c.workload == reference) else {
         return true;
     };
-    let Some(workload) = workload else { return false };
+    let Some(workload) = workload else {
+        return false;
+    };
     scope.leaving
         || known.name != scope.name
         || known.partial_digest != scope.template_digest

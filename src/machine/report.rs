@@ -34,24 +34,49 @@ fn set(
     stalled: bool,
 ) {
     let phase = *ctx.status.phase.get_or_insert(Phase::Pending);
-    let text = |holds: bool| if holds { message.to_owned() } else { String::new() };
+    let text = |holds: bool| {
+        if holds {
+            message.to_owned()
+        } else {
+            String::new()
+        }
+    };
     let stable = phase == Phase::Stable;
     let revision = ctx.status.stable_revision.clone().unwrap_or_default();
     let wanted = [
         (Ready, ready, reason, message.to_owned()),
         (Reconciling, reconciling, reason, text(reconciling)),
         (Stalled, stalled, reason, text(stalled)),
-        (RollingOut, phase == Phase::RollingOut, reason, String::new()),
-        (RollbackInProgress, phase == Phase::Rollback, reason, String::new()),
+        (
+            RollingOut,
+            phase == Phase::RollingOut,
+            reason,
+            String::new(),
+        ),
+        (
+            RollbackInProgress,
+            phase == Phase::Rollback,
+            reason,
+            String::new(),
+        ),
         (
             Stable,
             stable,
             reason,
-            if stable { format!("{revision} is live") } else { String::new() },
+            if stable {
+                format!("{revision} is live")
+            } else {
+                String::new()
+            },
         ),
     ];
     let generation = Some(ctx.input.world.plan.generation);
-    merge_conditions(&mut ctx.status.conditions, &wanted, generation, ctx.input.now);
+    merge_conditions(
+        &mut ctx.status.conditions,
+        &wanted,
+        generation,
+        ctx.input.now,
+    );
 }
 
 /// Marks the content that is wanted now as judged.

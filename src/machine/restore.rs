@@ -33,8 +33,16 @@ pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
     }
     let stable = ctx.status.stable_revision.clone().unwrap_or_default();
     let target = ctx.status.target_revision.clone().unwrap_or_default();
-    let text = format!("{}: {}; going back from {target} to {stable}", cause(&failure), failure.message);
-    let reason = if failure.cause == Cause::Reverted { Reason::Reverted } else { Reason::RollbackStarted };
+    let text = format!(
+        "{}: {}; going back from {target} to {stable}",
+        cause(&failure),
+        failure.message
+    );
+    let reason = if failure.cause == Cause::Reverted {
+        Reason::Reverted
+    } else {
+        Reason::RollbackStarted
+    };
     ctx.tell(failure.cause != Cause::Reverted, reason, &text);
     let now = ctx.micros();
     if let Some(release) = ctx.status.release.as_mut() {
@@ -75,30 +83,51 @@ fn fail(ctx: &mut Context<'_>, failure: &Failure) {
     ctx.status.release = None;
     stable::remember(ctx);
     ctx.status.phase = Some(Phase::Failed);
-    ctx.tell(true, Reason::ReleaseFailed, &format!("{text}. There was no healthy revision to return to"));
+    ctx.tell(
+        true,
+        Reason::ReleaseFailed,
+        &format!("{text}. There was no healthy revision to return to"),
+    );
     report::judged(ctx, &target);
     report::stalled(
         ctx,
         Reason::ReleaseFailed,
-        &format!("{text}. There was no healthy revision to return to; nothing was deleted. Change the content to try again"),
+        &format!(
+            "{text}. There was no healthy revision to return to; nothing was deleted. Change the content to try again"
+        ),
     );
 }
 
 pub(super) fn run(ctx: &mut Context<'_>) {
     let Some(stable) = ctx.stable() else {
         let name = ctx.status.stable_revision.clone().unwrap_or_default();
-        let text = format!("controllerrevision {name} is gone or damaged, so the rollback cannot go on; restore it, or set spec.deletionPolicy to Keep and delete the plan");
+        let text = format!(
+            "controllerrevision {name} is gone or damaged, so the rollback cannot go on; restore it, or set spec.deletionPolicy to Keep and delete the plan"
+        );
         return report::stalled(ctx, Reason::RevisionLost, &text);
     };
-    let deadline = ctx.input.plan.map_or(DEADLINE, |plan| plan.progress_deadline());
+    let deadline = ctx
+        .input
+        .plan
+        .map_or(DEADLINE, |plan| plan.progress_deadline());
     let mut waiting = Vec::new();
     let mut contended = None;
     let mut late = false;
     for index in backwards(ctx) {
-        let Some(scope) = ctx.scope.get(index).cloned() else { continue };
-        let Some(observed) = ctx.input.world.components.get(index) else { continue };
-        let view = View { index, scope: &scope, observed };
-        let Some(frozen) = stable.data.of(&scope.target) else { continue };
+        let Some(scope) = ctx.scope.get(index).cloned() else {
+            continue;
+        };
+        let Some(observed) = ctx.input.world.components.get(index) else {
+            continue;
+        };
+        let view = View {
+            index,
+            scope: &scope,
+            observed,
+        };
+        let Some(frozen) = stable.data.of(&scope.target) else {
+            continue;
+        };
         let Some(workload) = &observed.workload else {
             // It cannot be brought back, and must not hold the others.
             if let Some(component) = ctx.component(index) {
@@ -121,8 +150,11 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         }
         let complete = is_complete(workload);
         if let Some(component) = ctx.component(index) {
-            component.state =
-                Some(if complete { ComponentState::Stable } else { ComponentState::Restoring });
+            component.state = Some(if complete {
+                ComponentState::Stable
+            } else {
+                ComponentState::Restoring
+            });
         }
     }
     let total = ctx.components().count();
@@ -146,7 +178,10 @@ fn verdict(ctx: &mut Context<'_>, waiting: &[String], contended: Option<String>,
         } else {
             "it goes on by itself once they are; new content takes its place at once"
         };
-        let text = format!("everything was sent back to {stable}, but it does not become available: {}; {out}", waiting.join(", "));
+        let text = format!(
+            "everything was sent back to {stable}, but it does not become available: {}; {out}",
+            waiting.join(", ")
+        );
         let known = ctx.input.status.decisions.last().map(|d| d.reason);
         if known != Some(Reason::RollbackStalled) {
             ctx.tell(true, Reason::RollbackStalled, &text);
@@ -156,8 +191,15 @@ fn verdict(ctx: &mut Context<'_>, waiting: &[String], contended: Option<String>,
         }
         return report::stalled(ctx, Reason::RollbackStalled, &text);
     }
-    let reason = if deleting { Reason::Deleting } else { Reason::RollingBack };
-    let why = ctx.release().and_then(|r| r.failure.as_ref()).map(|f| f.message.clone());
+    let reason = if deleting {
+        Reason::Deleting
+    } else {
+        Reason::RollingBack
+    };
+    let why = ctx
+        .release()
+        .and_then(|r| r.failure.as_ref())
+        .map(|f| f.message.clone());
     let text = format!(
         "going back to {stable} ({}); waiting for {}",
         why.unwrap_or_default(),
@@ -168,7 +210,9 @@ fn verdict(ctx: &mut Context<'_>, waiting: &[String], contended: Option<String>,
 
 /// Whether the spec asks for something that is neither stable nor what failed.
 fn newer_spec(ctx: &Context<'_>) -> bool {
-    let Ok(plan) = ctx.input.plan else { return false };
+    let Ok(plan) = ctx.input.plan else {
+        return false;
+    };
     let known = |revision: Option<&Revision>| {
         revision.is_some_and(|revision| revision.data.spec == plan.content())
     };
@@ -178,7 +222,11 @@ fn newer_spec(ctx: &Context<'_>) -> bool {
 /// Leaves a rollback that does not come to its end for newer content.
 fn supersede(ctx: &mut Context<'_>) {
     refuse(ctx);
-    record(ctx, ReleaseResult::RolledBack, Some("the rollback stalled and newer content took its place".to_owned()));
+    record(
+        ctx,
+        ReleaseResult::RolledBack,
+        Some("the rollback stalled and newer content took its place".to_owned()),
+    );
     let now = ctx.micros();
     if let Some(release) = ctx.status.release.as_mut() {
         release.number += 1;
@@ -198,7 +246,10 @@ fn supersede(ctx: &mut Context<'_>) {
 
 /// Fields to bring back of a workload; none means the whole template.
 fn touched(ctx: &Context<'_>, target: &Target) -> FieldSet {
-    if ctx.release().is_some_and(|release| release.kind == ReleaseKind::Surroundings) {
+    if ctx
+        .release()
+        .is_some_and(|release| release.kind == ReleaseKind::Surroundings)
+    {
         // What failed is what surrounds the plan's fields.
         return FieldSet::default();
     }
@@ -208,7 +259,10 @@ fn touched(ctx: &Context<'_>, target: &Target) -> FieldSet {
 /// Whether a followed workload has a template that is neither stable nor one
 /// that was released: somebody's newer wish, which a rollback must not undo.
 fn is_newer(ctx: &Context<'_>, view: View<'_>, workload: &Workload) -> bool {
-    let applied = ctx.release().map(|release| release.applied.clone()).unwrap_or_default();
+    let applied = ctx
+        .release()
+        .map(|release| release.applied.clone())
+        .unwrap_or_default();
     ctx.touched(&view.scope.target).is_empty()
         && !applied.iter().any(|name| {
             ctx.revision(Some(name))
@@ -233,10 +287,14 @@ fn back(
         component.progress_at = None;
     }
     ctx.act(if touched.is_empty() {
-        Action::Replace { write: stable::write(view, workload, frozen.template.clone()) }
+        Action::Replace {
+            write: stable::write(view, workload, frozen.template.clone()),
+        }
     } else {
         let template = project(&frozen.template, touched);
-        Action::Apply { write: stable::write(view, workload, template) }
+        Action::Apply {
+            write: stable::write(view, workload, template),
+        }
     });
     None
 }
@@ -261,17 +319,24 @@ fn backwards(ctx: &Context<'_>) -> Vec<usize> {
 /// Enters what failed among the refused contents.
 fn refuse(ctx: &mut Context<'_>) {
     let at = ctx.time();
-    let Some(failure) = ctx.release().and_then(|release| release.failure.clone()) else { return };
-    let (Some(target), Some(stable)) = (ctx.target(), ctx.stable()) else { return };
+    let Some(failure) = ctx.release().and_then(|release| release.failure.clone()) else {
+        return;
+    };
+    let (Some(target), Some(stable)) = (ctx.target(), ctx.stable()) else {
+        return;
+    };
     let spec = (target.data.spec != stable.data.spec).then(|| target.data.spec.clone());
     let live = target
         .data
         .components
         .iter()
         .filter(|frozen| {
-            let known = Target::from_ref(&frozen.workload).and_then(|t| stable.data.of(&t).cloned());
+            let known =
+                Target::from_ref(&frozen.workload).and_then(|t| stable.data.of(&t).cloned());
             let own = frozen.partial_digest.is_some()
-                && known.as_ref().is_none_or(|known| known.partial_digest != frozen.partial_digest);
+                && known
+                    .as_ref()
+                    .is_none_or(|known| known.partial_digest != frozen.partial_digest);
             !own && known.is_none_or(|known| !canon::equal(&known.template, &frozen.template))
         })
         .map(|frozen| RefusedTemplate {
@@ -279,7 +344,9 @@ fn refuse(ctx: &mut Context<'_>) {
             digest: canon::digest(&frozen.template),
         })
         .collect();
-    ctx.status.refused.retain(|refused| refused.revision != target.name);
+    ctx.status
+        .refused
+        .retain(|refused| refused.revision != target.name);
     ctx.status.refused.push(RefusedContent {
         revision: target.name.clone(),
         spec,
@@ -303,10 +370,20 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision) {
         ctx.act(action);
     }
     let failure = ctx.release().and_then(|release| release.failure.clone());
-    let reverted = failure.as_ref().is_some_and(|f| matches!(f.cause, Cause::Reverted));
-    let deleted = failure.as_ref().is_some_and(|f| matches!(f.cause, Cause::PlanDeleted));
-    let why = failure.as_ref().map(|f| format!("{}: {}", cause(f), f.message));
-    let result = if reverted { ReleaseResult::Reverted } else { ReleaseResult::RolledBack };
+    let reverted = failure
+        .as_ref()
+        .is_some_and(|f| matches!(f.cause, Cause::Reverted));
+    let deleted = failure
+        .as_ref()
+        .is_some_and(|f| matches!(f.cause, Cause::PlanDeleted));
+    let why = failure
+        .as_ref()
+        .map(|f| format!("{}: {}", cause(f), f.message));
+    let result = if reverted {
+        ReleaseResult::Reverted
+    } else {
+        ReleaseResult::RolledBack
+    };
     record(ctx, result, why.clone());
     if !reverted && !deleted {
         refuse(ctx);
@@ -320,12 +397,19 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision) {
     if let Some(target) = target.filter(|_| !reverted) {
         report::judged(ctx, &target);
     }
-    let text = format!("all components are back on {} ({})", stable.name, why.unwrap_or_default());
-    let reason = if reverted { Reason::Reverted } else { Reason::RolledBack };
+    let text = format!(
+        "all components are back on {} ({})",
+        stable.name,
+        why.unwrap_or_default()
+    );
+    let reason = if reverted {
+        Reason::Reverted
+    } else {
+        Reason::RolledBack
+    };
     ctx.tell(!reverted, reason, &text);
     match ctx.input.plan {
         Ok(plan) if !ctx.input.world.plan.deleting => stable::rest(ctx, plan),
         _ => report::stalled(ctx, reason, &text),
     }
 }
-

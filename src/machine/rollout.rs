@@ -8,7 +8,7 @@ use super::{
     context::{Context, View, is_at, is_complete},
     judge, report, restore,
     stable::{self, may_write, numbers},
-    types::{DryRun, TemplateWrite},
+    types::TemplateWrite,
 };
 use crate::{
     api::{
@@ -16,7 +16,7 @@ use crate::{
         ReleaseResult, Stage,
     },
     fields::{canon, project},
-    plan::Plan,
+    plan::{Plan, missing_containers},
     revision::{Frozen, Revision},
 };
 
@@ -41,7 +41,9 @@ struct Pass {
 }
 
 pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
-    let Some(target) = ctx.target() else { return lost(ctx) };
+    let Some(target) = ctx.target() else {
+        return lost(ctx);
+    };
     if !plan.paused() && superseded(ctx, plan, target) {
         return;
     }
@@ -50,7 +52,9 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         return restore::begin(ctx, failure);
     }
     let total = ctx.components().count();
-    let baking = ctx.release().is_some_and(|release| release.stage == Stage::Bake);
+    let baking = ctx
+        .release()
+        .is_some_and(|release| release.stage == Stage::Bake);
     ctx.status.step = Some(if baking {
         format!("Bake {}/{total}", pass.done)
     } else {
@@ -60,8 +64,17 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         return report::progressing(ctx, reason, &text);
     }
     if pass.done < total {
-        let reason = if baking { Reason::Baking } else { Reason::Promoting };
-        let text = format!("{} of {total} components are available on {}; waiting for {}", pass.done, target.name, pass.waiting.join(", "));
+        let reason = if baking {
+            Reason::Baking
+        } else {
+            Reason::Promoting
+        };
+        let text = format!(
+            "{} of {total} components are available on {}; waiting for {}",
+            pass.done,
+            target.name,
+            pass.waiting.join(", ")
+        );
         return report::progressing(ctx, reason, &text);
     }
     bake(ctx, plan, target, baking);
@@ -82,12 +95,18 @@ fn bake(ctx: &mut Context<'_>, plan: &Plan, target: &Revision, baking: bool) {
     if left > Duration::ZERO {
         if !baking {
             let time = GatewayDuration::from(plan.bake_time());
-            let text = format!("all components are available on {}; baking for {time}", target.name);
+            let text = format!(
+                "all components are available on {}; baking for {time}",
+                target.name
+            );
             ctx.log(Reason::Baking, &text);
             ctx.status.step = Some(format!("Bake {0}/{0}", ctx.components().count()));
         }
         ctx.wake_in(left);
-        let until = ctx.now().checked_add(left).map(|until| until.strftime("%H:%M:%SZ").to_string());
+        let until = ctx
+            .now()
+            .checked_add(left)
+            .map(|until| until.strftime("%H:%M:%SZ").to_string());
         let text = format!(
             "all components are available on {} and are judged until {}",
             target.name,
@@ -107,13 +126,22 @@ fn walk(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> Pass {
     let holds = plan.paused();
     let resumed = resume(ctx, holds);
     if holds {
-        pass.held = Some((Reason::Paused, "forward motion is held: the plan is paused (spec.paused)".to_owned()));
+        pass.held = Some((
+            Reason::Paused,
+            "forward motion is held: the plan is paused (spec.paused)".to_owned(),
+        ));
     }
     for (index, scope) in ctx.scope.clone().iter().enumerate() {
         let observed = ctx.input.world.components.get(index);
         let Some(observed) = observed else { continue };
-        let view = View { index, scope, observed };
-        let Some(frozen) = target.data.of(&scope.target) else { continue };
+        let view = View {
+            index,
+            scope,
+            observed,
+        };
+        let Some(frozen) = target.data.of(&scope.target) else {
+            continue;
+        };
         let touched = ctx.touched(&scope.target);
         let Some(workload) = &observed.workload else {
             gone(ctx, view, deadline, &mut pass);
@@ -129,7 +157,10 @@ fn walk(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> Pass {
             continue;
         }
         if !is_at(workload, frozen, &touched) {
-            let ready = scope.after.iter().all(|before| done.get(*before).copied().unwrap_or(true));
+            let ready = scope
+                .after
+                .iter()
+                .all(|before| done.get(*before).copied().unwrap_or(true));
             promote(ctx, view, workload, frozen, ready && !holds, &mut pass);
             continue;
         }
@@ -151,7 +182,10 @@ fn walk(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> Pass {
             ctx.wake_in(left);
         }
         if workload.paused && !complete {
-            let text = format!("{} is paused by its own spec.paused; resume it to go on", scope.target);
+            let text = format!(
+                "{} is paused by its own spec.paused; resume it to go on",
+                scope.target
+            );
             pass.held.get_or_insert((Reason::WorkloadPaused, text));
             if let Some(component) = ctx.component(index) {
                 component.progress_at = None;
@@ -161,8 +195,11 @@ fn walk(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> Pass {
             pass.waiting.push(adopt::availability(view, workload));
         }
         if let Some(component) = ctx.component(index) {
-            component.state =
-                Some(if complete { ComponentState::Updated } else { ComponentState::Updating });
+            component.state = Some(if complete {
+                ComponentState::Updated
+            } else {
+                ComponentState::Updating
+            });
         }
     }
     pass
@@ -187,7 +224,9 @@ fn done(ctx: &Context<'_>, target: &Revision) -> Vec<bool> {
 /// ends the hold, from which all clocks start afresh.
 fn resume(ctx: &mut Context<'_>, holds: bool) -> bool {
     let now = ctx.micros();
-    let Some(release) = ctx.status.release.as_mut() else { return false };
+    let Some(release) = ctx.status.release.as_mut() else {
+        return false;
+    };
     if holds {
         release.held_since.get_or_insert(now);
         return false;
@@ -199,7 +238,9 @@ fn gone(ctx: &mut Context<'_>, view: View<'_>, deadline: Duration, pass: &mut Pa
     let now = ctx.micros();
     let target = &view.scope.target;
     pass.waiting.push(format!("{target} to exist"));
-    let Some(component) = ctx.component(view.index) else { return };
+    let Some(component) = ctx.component(view.index) else {
+        return;
+    };
     component.state = Some(ComponentState::Missing);
     let since = component.progress_at.get_or_insert(now).clone();
     let left = deadline.saturating_sub(ctx.since(&since));
@@ -237,13 +278,18 @@ fn promote(
     }
     // Between the dry run and now somebody may have removed a container: the
     // apply would then add it instead of changing it.
-    if let Some(text) = crate::plan::missing_containers(view.scope.template.as_ref(), &workload.template, &view.scope.target) {
+    let partial = view.scope.template.as_ref();
+    if let Some(gone) =
+        partial.and_then(|t| missing_containers(t, &workload.template).into_iter().next())
+    {
+        let text = format!("{} has {gone}", view.scope.target);
         pass.held.get_or_insert((Reason::TemplateMismatch, text));
         return;
     }
     // One write forward, and a few more over somebody who takes it back.
     if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
-        pass.held.get_or_insert((Reason::Contended, stable::managers(view, workload)));
+        pass.held
+            .get_or_insert((Reason::Contended, stable::managers(view, workload)));
         ctx.wake_in(Duration::from_secs(60));
         return;
     }
@@ -253,9 +299,13 @@ fn promote(
     let write = |template| -> TemplateWrite { stable::write(view, workload, template) };
     ctx.act(if frozen.partial_digest.is_some() {
         let touched = frozen.fields.clone();
-        Action::Apply { write: write(project(&frozen.template, &touched)) }
+        Action::Apply {
+            write: write(project(&frozen.template, &touched)),
+        }
     } else {
-        Action::Replace { write: write(frozen.template.clone()) }
+        Action::Replace {
+            write: write(frozen.template.clone()),
+        }
     });
 }
 
@@ -298,9 +348,21 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
     if !edited && live.is_empty() && reverted.is_empty() {
         return false;
     }
-    record(ctx, ReleaseResult::Superseded, Some("newer content took its place".to_owned()));
-    let what = if edited { vec!["the plan".to_owned()] } else { [live, reverted].concat() };
-    let text = format!("{} changed in mid-release; the release of {} ends here", what.join(", "), target.name);
+    record(
+        ctx,
+        ReleaseResult::Superseded,
+        Some("newer content took its place".to_owned()),
+    );
+    let what = if edited {
+        vec!["the plan".to_owned()]
+    } else {
+        [live, reverted].concat()
+    };
+    let text = format!(
+        "{} changed in mid-release; the release of {} ends here",
+        what.join(", "),
+        target.name
+    );
     ctx.tell(false, Reason::Superseded, &text);
     let now = ctx.micros();
     let requested_by = ctx.input.world.plan.requested_by.clone();
@@ -334,7 +396,9 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     ctx.status.stable_revision = Some(target.name.clone());
     ctx.status.target_revision = None;
     ctx.status.release = None;
-    ctx.status.refused.retain(|refused| refused.revision != target.name);
+    ctx.status
+        .refused
+        .retain(|refused| refused.revision != target.name);
     reset(ctx, ComponentState::Stable);
     stable::remember(ctx);
     prune(ctx, plan.history_limit());
@@ -376,7 +440,12 @@ pub(super) fn prune(ctx: &mut Context<'_>, limit: usize) {
         .history
         .iter()
         .filter_map(|record| record.revision.clone())
-        .chain(ctx.status.refused.iter().map(|refused| refused.revision.clone()))
+        .chain(
+            ctx.status
+                .refused
+                .iter()
+                .map(|refused| refused.revision.clone()),
+        )
         .chain(ctx.status.stable_revision.clone())
         .chain(ctx.status.target_revision.clone())
         .chain(ctx.release().map(|r| r.applied.clone()).unwrap_or_default())
@@ -405,4 +474,3 @@ pub(super) fn lost(ctx: &mut Context<'_>) {
     ctx.status.phase = Some(Phase::RollingOut);
     report::stalled(ctx, Reason::RevisionLost, &text);
 }
-

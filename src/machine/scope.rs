@@ -52,7 +52,12 @@ pub fn scope(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Scope> {
         })
     });
     let Some(plan) = plan else {
-        return known.map(|scope| Scope { leaving: false, ..scope }).collect();
+        return known
+            .map(|scope| Scope {
+                leaving: false,
+                ..scope
+            })
+            .collect();
     };
     let planned: Vec<Scope> = plan.components().iter().map(Scope::from).collect();
     let same = |a: &Scope, b: &Scope| a.name == b.name && a.target == b.target;
@@ -61,11 +66,19 @@ pub fn scope(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Scope> {
         let fixed = known.len() == planned.len()
             && known.iter().all(|k| planned.iter().any(|p| same(p, k)));
         if !fixed {
-            return known.into_iter().map(|scope| Scope { leaving: false, ..scope }).collect();
+            return known
+                .into_iter()
+                .map(|scope| Scope {
+                    leaving: false,
+                    ..scope
+                })
+                .collect();
         }
         return planned;
     }
-    let left: Vec<Scope> =
-        known.into_iter().filter(|k| !planned.iter().any(|p| p.target == k.target)).collect();
+    let left: Vec<Scope> = known
+        .into_iter()
+        .filter(|k| !planned.iter().any(|p| p.target == k.target))
+        .collect();
     planned.into_iter().chain(left).collect()
 }

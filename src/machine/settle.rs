@@ -10,9 +10,7 @@ use super::{
     report, restore, rollout, stable,
 };
 use crate::{
-    api::{
-        Cause, ComponentState, Failure, Phase, Reason, ReleaseKind, ReleaseProgress, Stage,
-    },
+    api::{Cause, ComponentState, Failure, Phase, Reason, ReleaseKind, ReleaseProgress, Stage},
     plan::Plan,
     revision::MAX_BYTES,
 };
@@ -51,11 +49,17 @@ pub(super) fn begin(ctx: &mut Context<'_>, desired: &Desired) {
 
 fn settling(ctx: &mut Context<'_>) {
     ctx.status.step = Some("Settle".to_owned());
-    report::progressing(ctx, Reason::Settling, "new content was seen and is prepared for release");
+    report::progressing(
+        ctx,
+        Reason::Settling,
+        "new content was seen and is prepared for release",
+    );
 }
 
 pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
-    let touched = ctx.release().is_some_and(|release| !release.applied.is_empty());
+    let touched = ctx
+        .release()
+        .is_some_and(|release| !release.applied.is_empty());
     if !touched && let Some(text) = conflict(ctx) {
         return abandon(ctx, |ctx| report::stalled(ctx, Reason::Conflict, &text));
     }
@@ -95,7 +99,9 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         return report::progressing(ctx, Reason::Paused, text);
     }
     let now = ctx.micros();
-    let Some(release) = ctx.status.release.as_mut() else { return };
+    let Some(release) = ctx.status.release.as_mut() else {
+        return;
+    };
     if release.content != desired.content {
         release.content.clone_from(&desired.content);
         release.stage_since = now;
@@ -148,17 +154,25 @@ fn prepare(ctx: &mut Context<'_>, desired: &Desired) {
         .filter(|(_, change)| **change != Change::None)
         .map(|(frozen, _)| frozen.name.clone())
         .collect();
-    let Some(release) = ctx.status.release.as_mut() else { return };
+    let Some(release) = ctx.status.release.as_mut() else {
+        return;
+    };
     release.stage = Stage::Promote;
     release.stage_since = now;
     release.applied.retain(|applied| *applied != name);
     release.applied.push(name.clone());
     let number = release.number;
-    ctx.act(Action::CreateRevision { revision: Box::new(revision), number });
+    ctx.act(Action::CreateRevision {
+        revision: Box::new(revision),
+        number,
+    });
     ctx.status.target_revision = Some(name.clone());
     rollout::reset(ctx, ComponentState::Waiting);
     let from = ctx.status.stable_revision.clone();
-    let from = from.map_or_else(|| "with nothing to return to".to_owned(), |from| format!("from {from}"));
+    let from = from.map_or_else(
+        || "with nothing to return to".to_owned(),
+        |from| format!("from {from}"),
+    );
     ctx.tell(
         false,
         Reason::ReleaseStarted,

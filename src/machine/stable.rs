@@ -43,7 +43,10 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     let Some(stable) = ctx.stable() else {
         let text = format!(
             "controllerrevision {} is gone or damaged, so nothing can go back to it; restore it, or delete the plan and create it again to take what is live as stable",
-            ctx.status.stable_revision.as_deref().unwrap_or("of the stable revision")
+            ctx.status
+                .stable_revision
+                .as_deref()
+                .unwrap_or("of the stable revision")
         );
         return report::stalled(ctx, Reason::RevisionLost, &text);
     };
@@ -107,7 +110,13 @@ pub(super) fn obstructed(ctx: &mut Context<'_>, plan: &Plan, reason: Reason, tex
             report::progressing(ctx, reason, text);
         }
         _ => {
-            if ctx.input.status.conditions.iter().all(|c| c.type_ != "Ready" || c.message != text) {
+            if ctx
+                .input
+                .status
+                .conditions
+                .iter()
+                .all(|c| c.type_ != "Ready" || c.message != text)
+            {
                 ctx.tell(true, reason, text);
             }
             report::judged(ctx, plan.content());
@@ -126,7 +135,9 @@ fn begin(ctx: &mut Context<'_>, plan: &Plan, desired: &Desired) {
 
 /// Takes a request to try refused content again; true if it was one.
 fn retry(ctx: &mut Context<'_>) -> bool {
-    let Some(wanted) = ctx.input.world.plan.retry.clone() else { return false };
+    let Some(wanted) = ctx.input.world.plan.retry.clone() else {
+        return false;
+    };
     let asked = |r: &crate::api::RefusedContent| r.revision == wanted;
     let Some(refused) = ctx.status.refused.iter().find(|r| asked(r)).cloned() else {
         let taken = ctx
@@ -160,7 +171,11 @@ fn retry(ctx: &mut Context<'_>) -> bool {
     for component in &mut ctx.status.components {
         component.live_digest = None;
     }
-    ctx.tell(false, Reason::RetryRequested, &format!("{wanted} is tried again as asked"));
+    ctx.tell(
+        false,
+        Reason::RetryRequested,
+        &format!("{wanted} is tried again as asked"),
+    );
     true
 }
 
@@ -181,16 +196,26 @@ fn reassert(
 ) -> Reasserted {
     let refused = ctx.spec_refused(plan);
     let mut due: Vec<(usize, Action, bool, String)> = Vec::new();
-    for (view, (wanted, change)) in
-        ctx.components().zip(desired.frozen.iter().zip(&desired.changes))
+    for (view, (wanted, change)) in ctx
+        .components()
+        .zip(desired.frozen.iter().zip(&desired.changes))
     {
-        let Some(workload) = &view.observed.workload else { continue };
-        let Some(frozen) = stable.data.of(&view.scope.target) else { continue };
-        if let Some((action, fight)) = correction(ctx, view, workload, frozen, wanted, *change, refused) {
+        let Some(workload) = &view.observed.workload else {
+            continue;
+        };
+        let Some(frozen) = stable.data.of(&view.scope.target) else {
+            continue;
+        };
+        if let Some((action, fight)) =
+            correction(ctx, view, workload, frozen, wanted, *change, refused)
+        {
             due.push((view.index, action, fight, managers(view, workload)));
         }
     }
-    let mut outcome = Reasserted { wrote: false, contended: None };
+    let mut outcome = Reasserted {
+        wrote: false,
+        contended: None,
+    };
     for (index, action, fight, who) in due {
         if fight && !may_write(ctx, index, REASSERTIONS) {
             outcome.contended.get_or_insert(who);
@@ -238,7 +263,14 @@ fn correction(
         let write = write(view, workload, stable.template.clone());
         return Some((Action::Replace { write }, true));
     }
-    let Some(DryRun::Merged { body, owned, template }) = &workload.dry_run else { return None };
+    let Some(DryRun::Merged {
+        body,
+        owned,
+        template,
+    }) = &workload.dry_run
+    else {
+        return None;
+    };
     let reverted = !canon::equal(template, &workload.template);
     if change == Change::None && (reverted || !owned.is_subset(&workload.owned)) {
         let write = write(view, workload, body.clone());
@@ -255,7 +287,10 @@ fn rotate(ctx: &mut Context<'_>, desired: Desired, stable: &Revision) {
     if revision.name != stable.name {
         let number = ctx.status.history.last().map_or(0, |record| record.number);
         ctx.status.stable_revision = Some(revision.name.clone());
-        ctx.act(Action::CreateRevision { revision: Box::new(revision), number });
+        ctx.act(Action::CreateRevision {
+            revision: Box::new(revision),
+            number,
+        });
     }
 }
 
@@ -276,7 +311,9 @@ pub(super) fn remember(ctx: &mut Context<'_>) {
         })
         .collect();
     for (index, partial, uid, live, numbers) in seen {
-        let Some(component) = ctx.component(index) else { continue };
+        let Some(component) = ctx.component(index) else {
+            continue;
+        };
         component.partial_digest = partial;
         component.uid = Some(uid);
         component.live_digest = Some(live);
@@ -309,7 +346,9 @@ pub(super) fn may_write(ctx: &mut Context<'_>, index: usize, limit: usize) -> bo
         return false;
     };
     let oldest = ctx.now().checked_sub(window).unwrap_or(Timestamp::MIN);
-    let Some(component) = ctx.component(index) else { return false };
+    let Some(component) = ctx.component(index) else {
+        return false;
+    };
     component.written_at.retain(|at| at.0 > oldest);
     if component.written_at.len() >= limit {
         return false;
@@ -331,7 +370,11 @@ pub(super) fn managers(view: View<'_>, workload: &Workload) -> String {
     )
 }
 
-pub(super) fn write(view: View<'_>, workload: &Workload, template: serde_json::Value) -> TemplateWrite {
+pub(super) fn write(
+    view: View<'_>,
+    workload: &Workload,
+    template: serde_json::Value,
+) -> TemplateWrite {
     TemplateWrite {
         target: view.scope.target.clone(),
         uid: workload.uid.clone(),
@@ -341,5 +384,9 @@ pub(super) fn write(view: View<'_>, workload: &Workload, template: serde_json::V
 }
 
 pub(super) fn disown(view: View<'_>, workload: &Workload, keep: FieldSet) -> Action {
-    Action::Disown { target: view.scope.target.clone(), uid: workload.uid.clone(), keep }
+    Action::Disown {
+        target: view.scope.target.clone(),
+        uid: workload.uid.clone(),
+        keep,
+    }
 }

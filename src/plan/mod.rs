@@ -4,8 +4,10 @@
 //! both take it: what one of them would refuse, the other refuses too. Nothing
 //! in here knows the cluster; whether workloads exist is decided elsewhere.
 
+mod containers;
 mod types;
 mod violation;
 
+pub use containers::{MissingContainer, missing_containers};
 pub use types::{ComponentPlan, Plan, Target};
 pub use violation::{Violation, ViolationKind, Violations};
