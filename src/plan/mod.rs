@@ -5,9 +5,11 @@
 //! in here knows the cluster; whether workloads exist is decided elsewhere.
 
 mod containers;
+mod targets;
 mod types;
 mod violation;
 
 pub use containers::{MissingContainer, missing_containers};
+pub use targets::targets_of;
 pub use types::{ComponentPlan, Plan, Target};
 pub use violation::{Violation, ViolationKind, Violations};
