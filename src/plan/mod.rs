@@ -4,6 +4,7 @@
 //! both take it: what one of them would refuse, the other refuses too. Nothing
 //! in here knows the cluster; whether workloads exist is decided elsewhere.
 
+mod change;
 mod check_components;
 mod check_health;
 mod check_strategy;
@@ -26,6 +27,7 @@ mod properties;
 #[cfg(test)]
 mod template_tests;
 
+pub use change::{check_change, check_create};
 pub use defaults::{completed, defaults_patch};
 pub use digest::{content_digest, digest_json};
 pub use types::{ComponentPlan, Plan, Target};
