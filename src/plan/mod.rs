@@ -4,10 +4,33 @@
 //! both take it: what one of them would refuse, the other refuses too. Nothing
 //! in here knows the cluster; whether workloads exist is decided elsewhere.
 
+mod change;
+mod check_components;
+mod check_health;
+mod check_strategy;
+mod check_template;
+mod check_values;
 mod containers;
+mod decode;
+mod defaults;
+mod digest;
+mod faults;
+mod parse;
 mod types;
 mod violation;
 
+#[cfg(test)]
+mod later_tests;
+#[cfg(test)]
+mod parse_tests;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod template_tests;
+
+pub use change::{check_change, check_create};
 pub use containers::{MissingContainer, missing_containers};
+pub use defaults::{completed, defaults_patch};
+pub use digest::{content_digest, digest_json};
 pub use types::{ComponentPlan, Plan, Target};
 pub use violation::{Violation, ViolationKind, Violations};
