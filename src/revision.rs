@@ -61,6 +61,10 @@ pub struct Frozen {
     /// Fields of the template that the plan owned.
     #[serde(default)]
     pub fields: FieldSet,
+    /// Fields that left the partial template and go back to what was found in
+    /// them; written once and then given up.
+    #[serde(default)]
+    pub carried: FieldSet,
     /// What stood in these fields when they were first taken.
     #[serde(default)]
     pub found: Found,
@@ -101,6 +105,7 @@ impl RevisionData {
                     "partial": c.partial_digest,
                     "template": canon::digest(&c.template),
                     "fields": c.fields,
+                    "carried": c.carried,
                     "found": c.found,
                 })
             })
@@ -135,6 +140,14 @@ impl RevisionData {
             .iter()
             .map(|c| c.template.to_string().len())
             .sum()
+    }
+}
+
+impl Frozen {
+    /// All fields that releasing this writes.
+    #[must_use]
+    pub fn touched(&self) -> FieldSet {
+        self.fields.union(&self.carried)
     }
 }
 

@@ -6,13 +6,11 @@
 //! out of the body: the API server removes what its last owner stops applying.
 //! Nothing here decides when a field is dropped.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::graft::follow;
-use super::{FieldSet, FieldsError, Path, get, graft, schema};
+use super::{FieldSet, FieldsError, Path, PathElement, get, graft, schema};
 
 /// One taken field and the value it had before; `None` if it had none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,12 +22,13 @@ pub struct FoundValue {
     pub value: Option<Value>,
 }
 
-/// The values found in fields when they were first taken, by path.
+/// The values found in fields when they were first taken, one for each path.
 ///
-/// Serialised as a list of [`FoundValue`], in path order.
+/// They stand in the order in which list items stood in the live object: an
+/// apply orders the items it names, so giving back has to keep to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<FoundValue>", into = "Vec<FoundValue>")]
-pub struct Found(BTreeMap<Path, Option<Value>>);
+#[serde(transparent)]
+pub struct Found(Vec<FoundValue>);
 
 /// What is known of a field from before it was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,27 +46,36 @@ impl Found {
     ///
     /// Only fields whose values are owned count, not parents that are members.
     pub fn record(live: &Value, newly_owned: &FieldSet) -> Self {
-        let record = |path: Path| {
-            let value = get(live, &path)
-                .filter(|value| !value.is_null())
-                .map(|value| schema::leaf_value(path.last_field(), value));
-            (path, value)
-        };
-        Self(newly_owned.leaves().into_iter().map(record).collect())
+        let mut values: Vec<_> = newly_owned
+            .leaves()
+            .into_iter()
+            .map(|path| {
+                let value = get(live, &path)
+                    .filter(|value| !value.is_null())
+                    .map(|value| schema::leaf_value(path.last_field(), value));
+                FoundValue { path, value }
+            })
+            .collect();
+        values.sort_by_cached_key(|found| positions(live, &found.path));
+        Self(values)
     }
 
     /// Adds a later record; where both know a field, the earlier value stands.
     pub fn merge(&mut self, later: Self) {
-        for (path, value) in later.0 {
-            self.0.entry(path).or_insert(value);
+        for found in later.0 {
+            if self.recorded(&found.path).is_none() {
+                self.0.push(found);
+            }
         }
     }
 
     /// Forgets the fields of `given_back`, so that a later taking records them anew.
     pub fn forget(&mut self, given_back: &FieldSet) {
-        for path in given_back.leaves() {
-            self.0.remove(&path);
-        }
+        self.0.retain(|found| !given_back.contains(&found.path));
+    }
+
+    fn recorded(&self, path: &Path) -> Option<&FoundValue> {
+        self.0.iter().find(|found| found.path == *path)
     }
 
     /// What stood at `path`: as recorded, or as part of a recorded ancestor.
@@ -75,8 +83,9 @@ impl Found {
         let elements = path.elements();
         for depth in (0..=elements.len()).rev() {
             let ancestor: Path = elements[..depth].iter().cloned().collect();
-            if let Some(value) = self.0.get(&ancestor) {
-                return value
+            if let Some(found) = self.recorded(&ancestor) {
+                return found
+                    .value
                     .as_ref()
                     .and_then(|value| follow(value, &elements[depth..]))
                     .map_or(Before::Absent, Before::Value);
@@ -90,30 +99,31 @@ impl Found {
         self.0.is_empty()
     }
 
-    /// The recorded fields in path order.
-    pub fn iter(&self) -> impl Iterator<Item = (&Path, Option<&Value>)> {
-        self.0.iter().map(|(path, value)| (path, value.as_ref()))
+    /// The recorded fields.
+    pub fn iter(&self) -> impl Iterator<Item = &FoundValue> {
+        self.0.iter()
     }
 }
 
-impl From<Vec<FoundValue>> for Found {
-    fn from(values: Vec<FoundValue>) -> Self {
-        let mut found = Self::default();
-        for FoundValue { path, value } in values {
-            found.0.entry(path).or_insert(value);
-        }
-        found
-    }
-}
-
-impl From<Found> for Vec<FoundValue> {
-    fn from(found: Found) -> Self {
-        found
-            .0
-            .into_iter()
-            .map(|(path, value)| FoundValue { path, value })
-            .collect()
-    }
+/// Sorts paths as `live` has them: list items by position, absent ones last.
+fn positions(live: &Value, path: &Path) -> Vec<(usize, PathElement)> {
+    let mut place = Some(live);
+    path.elements()
+        .iter()
+        .map(|element| {
+            let items = place.and_then(Value::as_array);
+            let position = items.and_then(|items| {
+                let mut items = items.iter().enumerate();
+                items.position(|(index, item)| element.selects(index, item))
+            });
+            place = place.and_then(|value| follow(value, std::slice::from_ref(element)));
+            let position = match element {
+                PathElement::Field(_) => 0,
+                _ => position.unwrap_or(usize::MAX),
+            };
+            (position, element.clone())
+        })
+        .collect()
 }
 
 /// The body that gives dropped fields back, and what happens to each of them.
@@ -133,7 +143,9 @@ pub struct Carried {
 ///
 /// `partial` and the paths of `dropped` and `found` start at the same object.
 /// A dropped field that `partial` still sets, as part of something else, is
-/// left as `partial` has it. After the apply the ownership of the restored
+/// left as `partial` has it. List items are given back in the order they were
+/// found in; where items of others stand between them is up to the API server,
+/// which orders what an apply names. After the apply the ownership of the restored
 /// fields is still to be given up.
 ///
 /// # Errors
@@ -146,7 +158,9 @@ pub fn carry(partial: &Value, dropped: &FieldSet, found: &Found) -> Result<Carri
         removed: Vec::new(),
         unknown: Vec::new(),
     };
-    for path in dropped.leaves() {
+    let mut paths = dropped.leaves();
+    paths.sort_by_cached_key(|path| found.0.iter().position(|known| known.path == *path));
+    for path in paths {
         if get(partial, &path).is_some_and(|value| !value.is_null()) {
             continue;
         }
@@ -166,7 +180,6 @@ pub fn carry(partial: &Value, dropped: &FieldSet, found: &Found) -> Result<Carri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fields::PathElement;
     use serde_json::json;
 
     fn live() -> Value {
@@ -248,6 +261,24 @@ mod tests {
         assert_eq!(carried.body, partial);
         assert!(
             carried.restored.is_empty() && carried.removed.is_empty() && carried.unknown.is_empty()
+        );
+    }
+
+    #[test]
+    fn list_items_are_given_back_in_the_order_they_were_found_in() {
+        let live = json!({"env": [{"name": "B", "value": "$(A)"}, {"name": "C"}, {"name": "A", "value": "1"}]});
+        let owned = FieldSet::parse(&json!({"f:env": {
+            "k:{\"name\":\"A\"}": {".": {}, "f:name": {}, "f:value": {}},
+            "k:{\"name\":\"B\"}": {".": {}, "f:name": {}, "f:value": {}},
+        }}))
+        .unwrap();
+        let found = Found::record(&live, &owned);
+        let stored = serde_json::to_string(&found).unwrap();
+        let found: Found = serde_json::from_str(&stored).unwrap();
+        let carried = carry(&json!({}), &owned, &found).unwrap();
+        assert_eq!(
+            carried.body,
+            json!({"env": [{"name": "B", "value": "$(A)"}, {"name": "A", "value": "1"}]})
         );
     }
 

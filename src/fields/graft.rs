@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{FieldsError, Path, PathElement, kind};
+use super::{FieldsError, Path, PathElement, kind, schema};
 
 /// The value at `path`, if there is one.
 ///
@@ -90,13 +90,17 @@ fn item_for<'a>(items: &'a mut Vec<Value>, element: &PathElement) -> &'a mut Val
 }
 
 /// `item` with the key fields of `element`, if it is or can be an object.
+///
+/// A key that the API server fills in is not written, lest it become owned.
 fn keyed(mut item: Value, element: &PathElement) -> Value {
     if let PathElement::Key(keys) = element {
         if item.is_null() {
             item = Value::Object(Map::new());
         }
-        if let Value::Object(fields) = &mut item {
-            for (name, literal) in keys {
+        for (name, literal) in keys {
+            if schema::key_value(&item, name).as_ref() != Some(literal.value())
+                && let Value::Object(fields) = &mut item
+            {
                 fields.insert(name.clone(), literal.value().clone());
             }
         }
@@ -180,7 +184,7 @@ mod tests {
             value,
             json!({
                 "metadata": {"finalizers": ["x"]},
-                "spec": {"containers": [{"name": "app", "image": "cart:1", "ports": [{"containerPort": 80, "protocol": "TCP", "name": "http"}]}]},
+                "spec": {"containers": [{"name": "app", "image": "cart:1", "ports": [{"containerPort": 80, "name": "http"}]}]},
             })
         );
     }

@@ -27,7 +27,7 @@ pub use found::{Before, Carried, Found, FoundValue, carry};
 pub use graft::{get, graft};
 pub use managed::{managed_by, owned_by};
 pub use path::{Literal, Path, PathElement};
-pub use project::project;
+pub use project::{complete, project};
 pub use set::FieldSet;
 
 /// Why field ownership could not be read or a value could not be put in place.

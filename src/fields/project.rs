@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{FieldSet, PathElement, schema};
+use super::{FieldSet, FieldsError, PathElement, get, graft, schema};
 
 /// What of `value` belongs to `set`; fields that are absent or null are left out.
 ///
@@ -18,6 +18,26 @@ pub fn project(value: &Value, set: &FieldSet) -> Value {
         return Value::Object(Map::new());
     }
     keep(value, set, None).unwrap_or_else(|| Value::Object(Map::new()))
+}
+
+/// Adds to a projection the owned fields that only `partial` has.
+///
+/// The API server stores nothing for a field applied as an empty list, so a
+/// projection of the stored template cannot say that the list is to be empty;
+/// the partial template it was merged from can. All three start at the same object.
+///
+/// # Errors
+/// [`FieldsError::Obstructed`] if `body` and `partial` differ in kind above such a field.
+pub fn complete(body: &mut Value, partial: &Value, set: &FieldSet) -> Result<(), FieldsError> {
+    for path in set.leaves() {
+        if get(body, &path).is_some() {
+            continue;
+        }
+        if let Some(value) = get(partial, &path).filter(|value| !value.is_null()) {
+            graft(body, &path, value.clone())?;
+        }
+    }
+    Ok(())
 }
 
 fn keep(value: &Value, set: &FieldSet, name: Option<&str>) -> Option<Value> {
@@ -85,7 +105,12 @@ fn with_keys(
         .map(String::as_str)
         .chain(schema_keys.iter().copied())
     {
-        if let Some(value) = original.get(key).filter(|value| !value.is_null()) {
+        // A key that the API server fills in is not applied, lest it become owned.
+        let default = schema::key_value(&Value::Object(Map::new()), key);
+        let value = original
+            .get(key)
+            .filter(|value| !value.is_null() && Some(*value) != default.as_ref());
+        if let Some(value) = value {
             fields.entry(key).or_insert_with(|| value.clone());
         }
     }
@@ -256,6 +281,22 @@ mod tests {
         );
         let set = FieldSet::parse(&json!({"f:a": {}, "f:b": {"f:c": {}}})).unwrap();
         assert_eq!(project(&json!({"a": null, "b": null}), &set), json!({}));
+    }
+
+    #[test]
+    fn a_field_applied_empty_is_completed_from_the_partial_template() {
+        let set = FieldSet::parse(
+            &json!({"f:spec": {"f:containers": {"k:{\"name\":\"app\"}": {
+            ".": {}, "f:name": {}, "f:image": {}, "f:command": {}, "f:workingDir": {}}}}}),
+        )
+        .unwrap();
+        let partial = json!({"spec": {"containers": [{"name": "app", "image": "cart:old", "command": [], "stdin": true}]}});
+        let mut body = project(&template(), &set);
+        complete(&mut body, &partial, &set).unwrap();
+        assert_eq!(
+            body,
+            json!({"spec": {"containers": [{"name": "app", "image": "cart:2", "command": []}]}})
+        );
     }
 
     #[test]

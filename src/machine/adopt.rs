@@ -172,6 +172,7 @@ fn frozen(view: View<'_>) -> Option<Frozen> {
         partial_digest: None,
         template: workload.template.clone(),
         fields: FieldSet::default(),
+        carried: FieldSet::default(),
         found: Found::default(),
     })
 }

@@ -228,7 +228,7 @@ impl<'a> Context<'a> {
             .chain(applied)
             .filter_map(|name| self.revision(Some(name))?.data.of(target))
             .fold(FieldSet::default(), |union, frozen| {
-                union.union(&frozen.fields)
+                union.union(&frozen.touched())
             })
     }
 

@@ -127,6 +127,7 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         partial_digest,
         template,
         fields,
+        carried: FieldSet::default(),
         found,
     };
     let Some(workload) = &view.observed.workload else {
@@ -162,14 +163,13 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         })
     };
     match &workload.dry_run {
-        Some(DryRun::Merged {
-            template, owned, ..
-        }) => {
+        Some(DryRun::Merged { template, owned, carried, .. }) => {
             let new = owned.difference(&workload.owned);
             let mut found = found;
             found.merge(Found::record(&workload.template, &new));
             let digest = view.scope.template_digest.clone();
-            Ok(frozen(digest, template.clone(), owned.clone(), found))
+            let frozen = frozen(digest, template.clone(), owned.clone(), found);
+            Ok(Frozen { carried: carried.clone(), ..frozen })
         }
         Some(DryRun::Mismatch(text)) => fault(Reason::TemplateMismatch, text),
         Some(DryRun::Refused(text)) => fault(Reason::TemplateRefused, text),

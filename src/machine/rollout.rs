@@ -298,7 +298,7 @@ fn promote(
     }
     let write = |template| -> TemplateWrite { stable::write(view, workload, template) };
     ctx.act(if frozen.partial_digest.is_some() {
-        let touched = frozen.fields.clone();
+        let touched = frozen.touched();
         Action::Apply {
             write: write(project(&frozen.template, &touched)),
         }

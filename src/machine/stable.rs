@@ -267,6 +267,7 @@ fn correction(
         body,
         owned,
         template,
+        ..
     }) = &workload.dry_run
     else {
         return None;

@@ -115,8 +115,11 @@ pub enum DryRun {
     Merged {
         /// The merged, defaulted pod template.
         template: Value,
-        /// Fields of it that Belay would own.
+        /// Fields of it that the partial template would own.
         owned: FieldSet,
+        /// Fields that left the partial template and go back to what was found
+        /// in them; owned by the apply, and given up once it is proven.
+        carried: FieldSet,
         /// The body that gave this answer: the partial template, and what
         /// fields that left it go back to.
         body: Value,

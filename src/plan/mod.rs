@@ -16,6 +16,7 @@ mod defaults;
 mod digest;
 mod faults;
 mod parse;
+mod targets;
 mod types;
 mod violation;
 
@@ -32,5 +33,6 @@ pub use change::{check_change, check_create};
 pub use containers::{MissingContainer, missing_containers};
 pub use defaults::{completed, defaults_patch};
 pub use digest::{content_digest, digest_json};
+pub use targets::targets_of;
 pub use types::{ComponentPlan, Plan, Target};
 pub use violation::{Violation, ViolationKind, Violations};

@@ -1,0 +1,279 @@
+//! Carries out the writes of a decision, one after the other.
+//!
+//! Decides nothing. Each write names the uid and resourceVersion that it was
+//! decided on, so that it fails instead of hitting something else.
+
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+
+use super::{Context, ReconcileError, dry_run::apply_body, observe::{is_ours, workloads}};
+use crate::{
+    api::{FIELD_MANAGER, FINALIZER, PLAN_UID, RETRY, StoredPlan},
+    cluster::apply_error::{ApplyFailure, classify},
+    fields::FieldSet,
+    machine::{Action, TemplateWrite},
+    plan::Target,
+    revision::Revision,
+};
+
+/// Carries out `actions` in order; `plan` follows what they do to the plan.
+pub(super) async fn apply(
+    ctx: &Context,
+    plan: &mut StoredPlan,
+    actions: &[Action],
+) -> Result<(), ReconcileError> {
+    for action in actions {
+        carry_out(ctx, plan, action).await?;
+    }
+    Ok(())
+}
+
+async fn carry_out(
+    ctx: &Context,
+    plan: &mut StoredPlan,
+    action: &Action,
+) -> Result<(), ReconcileError> {
+    let namespace = plan.metadata.namespace.clone().unwrap_or_default();
+    match action {
+        Action::EnsureFinalizer => ensure_finalizer(ctx, plan).await,
+        Action::RemoveFinalizer => remove_finalizer(ctx, plan).await,
+        Action::DropRetry { value } => drop_retry(ctx, plan, value).await,
+        Action::CreateRevision { revision, number } => {
+            create_revision(ctx, plan, revision, *number).await
+        }
+        Action::PruneRevisions { keep } => prune_revisions(ctx, plan, keep).await,
+        Action::Apply { write } => apply_template(ctx, &namespace, write).await,
+        Action::Replace { write } => replace_template(ctx, &namespace, write).await,
+        Action::Disown { target, uid, keep } => disown(ctx, &namespace, target, uid, keep).await,
+    }
+}
+
+async fn patch_plan(
+    ctx: &Context,
+    plan: &mut StoredPlan,
+    doing: &str,
+    mut operations: Vec<Value>,
+) -> Result<(), ReconcileError> {
+    let name = plan.metadata.name.clone().unwrap_or_default();
+    let namespace = plan.metadata.namespace.clone().unwrap_or_default();
+    // A resourceVersion that does not match is a clean conflict, where a failed
+    // test would look like an invalid patch.
+    let version = json!({"op": "replace", "path": "/metadata/resourceVersion",
+                         "value": plan.metadata.resource_version});
+    operations.insert(0, version);
+    let api = Api::<StoredPlan>::namespaced(ctx.client.clone(), &namespace);
+    let doing = format!("{doing} releaseplan {namespace}/{name}");
+    *plan = api
+        .patch(&name, &PatchParams::default(), &json_patch(operations, &doing)?)
+        .await
+        .map_err(conflict_or(doing))?;
+    Ok(())
+}
+
+/// A JSON patch that no longer fits what is stored is refused as invalid,
+/// although only somebody else was quicker.
+fn conflict_or(doing: String) -> impl FnOnce(kube::Error) -> ReconcileError {
+    |error| match classify(&error) {
+        ApplyFailure::Conflict => ReconcileError::Conflict { what: doing },
+        _ => ReconcileError::Api { doing, source: Box::new(error) },
+    }
+}
+
+fn json_patch(operations: Vec<Value>, doing: &str) -> Result<Patch<()>, ReconcileError> {
+    serde_json::from_value(Value::Array(operations)).map(Patch::Json).map_err(|error| {
+        ReconcileError::Api { doing: doing.to_owned(), source: Box::new(kube::Error::SerdeError(error)) }
+    })
+}
+
+async fn ensure_finalizer(ctx: &Context, plan: &mut StoredPlan) -> Result<(), ReconcileError> {
+    let seen = plan.metadata.finalizers.clone().unwrap_or_default();
+    if seen.iter().any(|name| name == FINALIZER) {
+        return Ok(());
+    }
+    let operations = if seen.is_empty() {
+        vec![json!({"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]})]
+    } else {
+        vec![
+            json!({"op": "test", "path": "/metadata/finalizers", "value": seen}),
+            json!({"op": "add", "path": "/metadata/finalizers/-", "value": FINALIZER}),
+        ]
+    };
+    patch_plan(ctx, plan, "add the finalizer to", operations).await
+}
+
+async fn remove_finalizer(ctx: &Context, plan: &mut StoredPlan) -> Result<(), ReconcileError> {
+    let seen = plan.metadata.finalizers.clone().unwrap_or_default();
+    let Some(index) = seen.iter().position(|name| name == FINALIZER) else { return Ok(()) };
+    let path = format!("/metadata/finalizers/{index}");
+    let operations = vec![
+        json!({"op": "test", "path": path, "value": FINALIZER}),
+        json!({"op": "remove", "path": path}),
+    ];
+    match patch_plan(ctx, plan, "remove the finalizer from", operations).await {
+        Err(ReconcileError::Api { source, .. })
+            if matches!(&*source, kube::Error::Api(status) if status.code == 404) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+async fn drop_retry(
+    ctx: &Context,
+    plan: &mut StoredPlan,
+    value: &str,
+) -> Result<(), ReconcileError> {
+    let path = format!("/metadata/annotations/{}", RETRY.replace('/', "~1"));
+    let operations = vec![
+        json!({"op": "test", "path": path, "value": value}),
+        json!({"op": "remove", "path": path}),
+    ];
+    patch_plan(ctx, plan, "remove the annotation belay.dev/retry from", operations).await
+}
+
+async fn create_revision(
+    ctx: &Context,
+    plan: &StoredPlan,
+    revision: &Revision,
+    number: i64,
+) -> Result<(), ReconcileError> {
+    let (name, uid) = (plan.metadata.name.clone(), plan.metadata.uid.clone());
+    let (name, uid) = (name.unwrap_or_default(), uid.unwrap_or_default());
+    let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
+    let api = Api::<ControllerRevision>::namespaced(ctx.client.clone(), namespace);
+    let object = revision.to_object(&name, &uid, number);
+    let doing = || format!("store controllerrevision {namespace}/{}", revision.name);
+    match api.create(&kube::api::PostParams::default(), &object).await {
+        Ok(_) => Ok(()),
+        // The same content was frozen before: by an earlier release, or by a
+        // pass that did not come to its end.
+        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
+            let stored = api.get(&revision.name).await.map_err(ReconcileError::api(doing()))?;
+            match Revision::from_object(&stored, &uid) {
+                Ok(stored) if stored.data.digest(&uid) == revision.data.digest(&uid) => Ok(()),
+                _ => Err(ReconcileError::ForeignRevision { name: revision.name.clone() }),
+            }
+        }
+        Err(error) => Err(ReconcileError::api(doing())(error)),
+    }
+}
+
+async fn prune_revisions(
+    ctx: &Context,
+    plan: &StoredPlan,
+    keep: &[String],
+) -> Result<(), ReconcileError> {
+    let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
+    let uid = plan.metadata.uid.as_deref().unwrap_or_default();
+    let api = Api::<ControllerRevision>::namespaced(ctx.client.clone(), namespace);
+    let params = ListParams::default().labels(&format!("{PLAN_UID}={uid}"));
+    let doing = format!("list controllerrevisions of namespace {namespace}");
+    let listed = api.list_metadata(&params).await.map_err(ReconcileError::api(doing))?;
+    for object in listed.items {
+        let Some(name) = object.metadata.name else { continue };
+        if keep.contains(&name) {
+            continue;
+        }
+        match api.delete(&name, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => {
+                let doing = format!("delete controllerrevision {namespace}/{name}");
+                return Err(ReconcileError::api(doing)(error));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn judged(target: &Target, error: &kube::Error) -> ReconcileError {
+    match classify(error) {
+        ApplyFailure::Refused(message) => ReconcileError::Refused { target: target.clone(), message },
+        ApplyFailure::Conflict => ReconcileError::Conflict { what: target.to_string() },
+        ApplyFailure::Undecided(message) => {
+            ReconcileError::Undecided { target: target.clone(), message }
+        }
+    }
+}
+
+async fn apply_template(
+    ctx: &Context,
+    namespace: &str,
+    write: &TemplateWrite,
+) -> Result<(), ReconcileError> {
+    let TemplateWrite { target, uid, resource_version, template } = write;
+    let body = apply_body(namespace, target, uid, resource_version, template);
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    workloads(ctx, namespace)
+        .patch(&target.name, &params, &Patch::Apply(&body))
+        .await
+        .map(drop)
+        .map_err(|error| judged(target, &error))
+}
+
+async fn replace_template(
+    ctx: &Context,
+    namespace: &str,
+    write: &TemplateWrite,
+) -> Result<(), ReconcileError> {
+    let TemplateWrite { target, uid, resource_version, template } = write;
+    let operations = vec![
+        json!({"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}),
+        json!({"op": "test", "path": "/metadata/uid", "value": uid}),
+        json!({"op": "replace", "path": "/spec/template", "value": template}),
+    ];
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    workloads(ctx, namespace)
+        .patch(&target.name, &params, &json_patch(operations, "replace a template")?)
+        .await
+        .map(drop)
+        .map_err(|error| judged(target, &error))
+}
+
+/// Rewrites our entries in `managedFields`; values and generation stay. An
+/// apply without the fields would take the values with them.
+async fn disown(
+    ctx: &Context,
+    namespace: &str,
+    target: &Target,
+    uid: &str,
+    keep: &FieldSet,
+) -> Result<(), ReconcileError> {
+    let api = workloads(ctx, namespace);
+    let doing = format!("give up fields of {target}");
+    let Some(object) = api.get_opt(&target.name).await.map_err(ReconcileError::api(doing.clone()))?
+    else {
+        return Ok(());
+    };
+    let seen = object.metadata.managed_fields.clone().unwrap_or_default();
+    if object.metadata.uid.as_deref() != Some(uid) || !seen.iter().any(is_ours) {
+        return Ok(());
+    }
+    let kept: Vec<_> = seen
+        .iter()
+        .filter(|entry| !is_ours(entry) || (!keep.is_empty() && entry.operation.as_deref() == Some("Apply")))
+        .cloned()
+        .map(|mut entry| {
+            if is_ours(&entry) {
+                let fields = keep.clone().nest(&["spec", "template"]).to_value();
+                entry.fields_v1 = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldsV1(fields));
+            }
+            entry
+        })
+        .collect();
+    let operations = vec![
+        json!({"op": "replace", "path": "/metadata/resourceVersion", "value": object.metadata.resource_version}),
+        json!({"op": "test", "path": "/metadata/uid", "value": uid}),
+        json!({"op": "replace", "path": "/metadata/managedFields", "value": kept}),
+    ];
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    api.patch(&target.name, &params, &json_patch(operations, &doing)?)
+        .await
+        .map(drop)
+        .map_err(conflict_or(doing))
+}

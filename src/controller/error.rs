@@ -1,0 +1,82 @@
+//! What can go wrong in a pass.
+
+use crate::{plan::Target, revision::RevisionError};
+
+/// Why a pass did not come to its end. Every kind is retried; a conflict
+/// quietly, since it only means that something else was quicker.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// The object changed since it was read.
+    #[error("{what} changed while Belay was about to write it")]
+    Conflict {
+        /// The object.
+        what: String,
+    },
+    /// The API server refuses a template.
+    #[error("{target} refuses the template: {message}")]
+    Refused {
+        /// The workload.
+        target: Target,
+        /// What the API server says.
+        message: String,
+    },
+    /// A template could neither be written nor be refused.
+    #[error("the template of {target} could not be judged: {message}")]
+    Undecided {
+        /// The workload.
+        target: Target,
+        /// What the API server says.
+        message: String,
+    },
+    /// A request failed.
+    #[error("cannot {doing}: {source}")]
+    Api {
+        /// What was being done, with the object's name.
+        doing: String,
+        /// What the client says.
+        source: Box<kube::Error>,
+    },
+    /// A revision exists under the name of another content.
+    #[error("controllerrevision {name} exists and is not this plan's; delete it if nobody needs it")]
+    ForeignRevision {
+        /// Its name.
+        name: String,
+    },
+    /// A stored revision cannot be used.
+    #[error(transparent)]
+    Revision(#[from] RevisionError),
+    /// Field ownership on a workload cannot be read.
+    #[error("managedFields of {target} cannot be read: {source}")]
+    Ownership {
+        /// The workload.
+        target: Target,
+        /// What is wrong with it.
+        source: crate::fields::FieldsError,
+    },
+    /// The pass took too long.
+    #[error("the pass did not end within {0:?}")]
+    Timeout(std::time::Duration),
+    /// The pass panicked: a bug in Belay, which this plan alone has to bear.
+    #[error("internal error: {0}; please report it")]
+    Panic(String),
+}
+
+impl ReconcileError {
+    /// A failed request, told apart from a mere conflict.
+    pub(super) fn api(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let doing = doing.into();
+        |source| {
+            if matches!(&source, kube::Error::Api(status) if status.code == 409) {
+                Self::Conflict { what: doing }
+            } else {
+                Self::Api { doing, source: Box::new(source) }
+            }
+        }
+    }
+
+    /// Whether the plan is simply to be read again.
+    #[must_use]
+    pub const fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict { .. })
+    }
+}

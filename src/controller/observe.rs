@@ -1,0 +1,242 @@
+//! Reads what a decision needs, and nothing more.
+
+use futures::future::{join_all, try_join_all};
+use k8s_openapi::{
+    api::{
+        apps::v1::{ControllerRevision, Deployment},
+        core::v1::Namespace,
+    },
+    apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
+};
+use kube::{Api, api::DynamicObject, core::ApiResource, runtime::reflector::ObjectRef};
+use serde_json::Value;
+
+use super::{Context, ReconcileError, claims::incumbent, dry_run::dry_run};
+use crate::{
+    api::{
+        DeletionPolicy, FIELD_MANAGER, FINALIZER, RELEASE_GENERATION, REQUESTED_BY, RETRY,
+        ReleasePlanStatus, StoredPlan,
+    },
+    fields::{managed_by, owned_by},
+    machine::{self, Observed, PlanFacts, Scope, Workload, World},
+    plan::{Plan, Target, Violations},
+    revision::{Revision, RevisionError},
+};
+
+/// A workload as the API server returned it, and what was made of it.
+pub(super) struct Live {
+    pub(super) workload: Workload,
+    selector: String,
+}
+
+/// Reads the world around a plan.
+pub(super) async fn observe(
+    ctx: &Context,
+    stored: &StoredPlan,
+    parsed: Result<&Plan, &Violations>,
+    status: &ReleasePlanStatus,
+) -> Result<World, ReconcileError> {
+    let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
+    let facts = facts(ctx, stored).await?;
+    let scope = machine::scope(parsed.ok(), status);
+    let reads = scope.iter().map(|scope| read(ctx, namespace, &scope.target));
+    let mut live: Vec<Option<Live>> = try_join_all(reads).await?;
+
+    let workloads: Vec<Option<Workload>> =
+        live.iter().map(|live| live.as_ref().map(|live| live.workload.clone())).collect();
+    let needs = machine::needs(&scope, &workloads, status, facts.retry.as_deref(), facts.deleting);
+    let revisions = load(ctx, namespace, &facts.uid, &needs.revisions).await?;
+
+    watch(ctx, stored, &facts.uid, &scope, &mut live, needs.pods);
+    let runs = scope.iter().zip(&mut live).zip(&needs.dry_run).map(async |((scope, live), wanted)| {
+        if let (true, Some(live), Some(partial)) = (*wanted, live.as_mut(), scope.template.as_ref()) {
+            let before = revisions.iter().filter(|revision| Some(&revision.name) == status.stable_revision.as_ref());
+            let found = before.filter_map(|revision| revision.data.of(&scope.target)).map(|f| f.found.clone()).next();
+            live.workload.dry_run =
+                Some(dry_run(ctx, namespace, &scope.target, &live.workload, partial, &found.unwrap_or_default()).await?);
+        }
+        Ok::<_, ReconcileError>(())
+    });
+    for outcome in join_all(runs).await {
+        outcome?;
+    }
+
+    let plans = ctx.plans.state();
+    let components = scope
+        .iter()
+        .zip(live)
+        .map(|(scope, live)| Observed {
+            incumbent: incumbent(stored, &scope.target, plans.iter().map(AsRef::as_ref)),
+            workload: live.map(|live| live.workload),
+        })
+        .collect();
+    Ok(World {
+        plan: facts,
+        components,
+        revisions: revisions.into_iter().map(|r| (r.name.clone(), r)).collect(),
+    })
+}
+
+async fn facts(ctx: &Context, stored: &StoredPlan) -> Result<PlanFacts, ReconcileError> {
+    let meta = &stored.metadata;
+    let deleting = stored.is_deleting();
+    let namespace = meta.namespace.clone().unwrap_or_default();
+    let policy = stored.spec.get("deletionPolicy").cloned().unwrap_or_default();
+    Ok(PlanFacts {
+        name: meta.name.clone().unwrap_or_default(),
+        uid: meta.uid.clone().unwrap_or_default(),
+        generation: meta.generation.unwrap_or_default(),
+        release_generation: stored.annotation(RELEASE_GENERATION).and_then(|n| n.parse().ok()),
+        requested_by: stored.annotation(REQUESTED_BY).map(str::to_owned),
+        retry: stored.annotation(RETRY).map(str::to_owned),
+        deleting,
+        deletion_policy: serde_json::from_value(policy).unwrap_or(DeletionPolicy::Rollback),
+        finalizer: meta.finalizers.iter().flatten().any(|name| name == FINALIZER),
+        // Deleting a namespace deletes its plans, so only then it can matter.
+        namespace_terminating: deleting && is_terminating(ctx, &namespace).await?,
+    })
+}
+
+async fn is_terminating(ctx: &Context, name: &str) -> Result<bool, ReconcileError> {
+    let namespaces = Api::<Namespace>::all(ctx.client.clone());
+    let namespace = namespaces
+        .get_opt(name)
+        .await
+        .map_err(ReconcileError::api(format!("read namespace {name}")))?;
+    Ok(namespace.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()))
+}
+
+/// Keeps the watches on pods while they are needed, and adds what they say.
+fn watch(
+    ctx: &Context,
+    stored: &StoredPlan,
+    uid: &str,
+    scope: &[Scope],
+    live: &mut [Option<Live>],
+    needed: bool,
+) {
+    if !needed {
+        return ctx.watches.stop(uid);
+    }
+    let plan = ObjectRef::from_obj(stored);
+    for (scope, live) in scope.iter().zip(live) {
+        let Some(live) = live else { continue };
+        ctx.watches.ensure(&plan, uid, &scope.target, &live.selector);
+        let workload = &mut live.workload;
+        workload.new_pods =
+            ctx.watches.new_pods(uid, &scope.target, &workload.uid, &workload.template);
+    }
+}
+
+async fn load(
+    ctx: &Context,
+    namespace: &str,
+    plan_uid: &str,
+    names: &[String],
+) -> Result<Vec<Revision>, ReconcileError> {
+    let api = Api::<ControllerRevision>::namespaced(ctx.client.clone(), namespace);
+    let reads = names.iter().map(|name| api.get_opt(name));
+    let mut revisions = Vec::new();
+    for (name, read) in names.iter().zip(join_all(reads).await) {
+        let read = read.map_err(ReconcileError::api(format!("read controllerrevision {name}")))?;
+        let Some(object) = read else { continue };
+        match Revision::from_object(&object, plan_uid) {
+            Ok(revision) => revisions.push(revision),
+            // A damaged one is as good as gone, and that is decided upon.
+            Err(error @ (RevisionError::Damaged { .. } | RevisionError::Unreadable { .. })) => {
+                tracing::error!(%error, "a revision cannot be used");
+            }
+        }
+    }
+    Ok(revisions)
+}
+
+/// Reads a workload without a typed round trip, so that fields of its template
+/// that this version does not know are kept.
+pub(super) async fn read(
+    ctx: &Context,
+    namespace: &str,
+    target: &Target,
+) -> Result<Option<Live>, ReconcileError> {
+    let object = workloads(ctx, namespace)
+        .get_opt(&target.name)
+        .await
+        .map_err(ReconcileError::api(format!("read {target}")))?;
+    object.map(|object| live(target, &object)).transpose()
+}
+
+/// The API of the workloads, untyped.
+pub(super) fn workloads(ctx: &Context, namespace: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::erase::<Deployment>(&());
+    Api::namespaced_with(ctx.client.clone(), namespace, &resource)
+}
+
+fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError> {
+    let ownership = |source| ReconcileError::Ownership { target: target.clone(), source };
+    let data = &object.data;
+    let number = |pointer: &str| {
+        data.pointer(pointer).and_then(Value::as_i64).and_then(|n| i32::try_from(n).ok())
+    };
+    let entries = object.metadata.managed_fields.as_deref().unwrap_or_default();
+    let path = ["spec", "template"];
+    let owned = owned_by(entries, FIELD_MANAGER).map_err(ownership)?.descend(&path);
+    let generation = object.metadata.generation;
+    let seen = data.pointer("/status/observedGeneration").and_then(Value::as_i64);
+    Ok(Live {
+        workload: Workload {
+            uid: object.metadata.uid.clone().unwrap_or_default(),
+            resource_version: object.metadata.resource_version.clone().unwrap_or_default(),
+            replicas: number("/spec/replicas").unwrap_or(1),
+            total: number("/status/replicas").unwrap_or_default(),
+            updated: number("/status/updatedReplicas").unwrap_or_default(),
+            available: number("/status/availableReplicas").unwrap_or_default(),
+            observed: seen >= generation,
+            paused: data.pointer("/spec/paused").and_then(Value::as_bool).unwrap_or_default(),
+            replica_failure: replica_failure(data),
+            template: data.pointer("/spec/template").cloned().unwrap_or_default(),
+            owned,
+            marked: entries.iter().any(is_ours),
+            managers: managers(entries),
+            dry_run: None,
+            refusal: None,
+            new_pods: None,
+        },
+        selector: selector(data),
+    })
+}
+
+/// Whether an entry of `managedFields` is Belay's.
+pub(super) fn is_ours(entry: &ManagedFieldsEntry) -> bool {
+    entry.manager.as_deref() == Some(FIELD_MANAGER)
+        && entry.subresource.as_deref().unwrap_or_default().is_empty()
+}
+
+fn replica_failure(data: &Value) -> Option<String> {
+    let conditions = data.pointer("/status/conditions")?.as_array()?;
+    let condition = conditions.iter().find(|c| c["type"] == "ReplicaFailure" && c["status"] == "True")?;
+    Some(condition["message"].as_str().unwrap_or("no message").to_owned())
+}
+
+/// Other managers of fields in the pod template, newest first.
+fn managers(entries: &[ManagedFieldsEntry]) -> Vec<String> {
+    let mut writers: Vec<_> = entries
+        .iter()
+        .filter(|entry| entry.subresource.as_deref().unwrap_or_default().is_empty())
+        .filter_map(|entry| {
+            let manager = entry.manager.as_deref().filter(|name| *name != FIELD_MANAGER)?;
+            let owned = managed_by(std::slice::from_ref(entry), manager).ok()?;
+            (!owned.descend(&["spec", "template"]).is_empty())
+                .then(|| (entry.time.as_ref().map(|time| time.0), manager.to_owned()))
+        })
+        .collect();
+    writers.sort_by(|a, b| b.cmp(a));
+    writers.dedup_by(|a, b| a.1 == b.1);
+    writers.into_iter().map(|(_, manager)| manager).take(1).collect()
+}
+
+fn selector(data: &Value) -> String {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+    let raw = data.pointer("/spec/selector").cloned().unwrap_or_default();
+    let selector: LabelSelector = serde_json::from_value(raw).unwrap_or_default();
+    kube::core::Selector::try_from(selector).map(|selector| selector.to_string()).unwrap_or_default()
+}

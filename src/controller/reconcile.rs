@@ -1,0 +1,161 @@
+//! One pass over one plan: observe, parse, step, apply, record.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::{Duration, Instant}};
+
+use futures::FutureExt as _;
+use kube::{Api, ResourceExt as _, runtime::controller::Action};
+
+use super::{Context, ReconcileError, apply, observe, record};
+use crate::{
+    api::{ConditionType, Phase, Reason, ReleasePlanStatus, StoredPlan, merge_conditions},
+    machine::{self, Decision, Input, World},
+    plan::{Plan, Violations},
+};
+
+/// Longest time that a pass may take.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Pause before a pass that lost a race is made again.
+const AFTER_CONFLICT: Duration = Duration::from_millis(20);
+/// Failures in a row before a plan that cannot be read is reported as stalled.
+const MAX_RETRIES: u32 = 8;
+
+/// Makes a pass, and turns whatever goes wrong in it into a wait.
+pub(super) async fn reconcile(plan: Arc<StoredPlan>, ctx: Arc<Context>) -> Result<Action, ReconcileError> {
+    let started = Instant::now();
+    let guarded = AssertUnwindSafe(tokio::time::timeout(LIMIT, pass(&plan, &ctx))).catch_unwind();
+    let outcome = match guarded.await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Err(ReconcileError::Timeout(LIMIT)),
+        Err(panic) => Err(ReconcileError::Panic(said(&*panic))),
+    };
+    ctx.metrics.reconciled(started.elapsed(), outcome.as_ref().is_err_and(|e| !e.is_conflict()));
+    let uid = plan.metadata.uid.clone().unwrap_or_default();
+    match outcome {
+        Ok(action) => {
+            ctx.backoffs.reset(&uid);
+            Ok(action)
+        }
+        Err(error) if error.is_conflict() => {
+            tracing::debug!(%error, "read again");
+            Ok(Action::requeue(AFTER_CONFLICT))
+        }
+        Err(error) => {
+            let most = Plan::parse(&plan.spec).map_or(MAX_RETRIES, |plan| plan.max_retries());
+            let wait = ctx.backoffs.failed(&uid, Instant::now(), most);
+            tracing::warn!(%error, failures = wait.failures, delay = ?wait.delay, "a pass failed");
+            if wait.failures >= most {
+                report(&ctx, &plan, &error, wait.failures).await;
+            }
+            Ok(Action::requeue(wait.delay))
+        }
+    }
+}
+
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
+}
+
+async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileError> {
+    let name = cached.name_any();
+    let namespace = cached.namespace().unwrap_or_default();
+    let api = Api::<StoredPlan>::namespaced(ctx.client.clone(), &namespace);
+    // The cache may not have seen our own last write yet; a decision on it would
+    // be made twice.
+    let doing = format!("read releaseplan {namespace}/{name}");
+    let Some(mut plan) = api.get_opt(&name).await.map_err(ReconcileError::api(doing))? else {
+        ctx.forget(cached.metadata.uid.as_deref().unwrap_or_default());
+        return Ok(Action::await_change());
+    };
+    let parsed = Plan::parse(&plan.spec);
+    let parsed = parsed.as_ref();
+    let status = plan.status.clone().unwrap_or_default();
+    let mut world = observe::observe(ctx, &plan, parsed, &status).await?;
+    let mut decision = decide(ctx, parsed, &status, &world);
+    let mut outcome = apply::apply(ctx, &mut plan, &decision.actions).await;
+    if let Err(ReconcileError::Refused { target, message }) = &outcome
+        && status.release.is_some()
+    {
+        // The verdict of the API server is part of the world. What it makes of
+        // the release is decided like everything else.
+        let scope = machine::scope(parsed.ok(), &status);
+        for (scope, component) in scope.iter().zip(&mut world.components) {
+            if scope.target == *target
+                && let Some(workload) = component.workload.as_mut()
+            {
+                workload.refusal = Some(message.clone());
+            }
+        }
+        decision = decide(ctx, parsed, &status, &world);
+        if !decision.actions.iter().any(|action| matches!(action, machine::Action::Apply { write } | machine::Action::Replace { write } if write.target == *target)) {
+            outcome = apply::apply(ctx, &mut plan, &decision.actions).await;
+        }
+    }
+    outcome?;
+    if decision.actions.contains(&machine::Action::RemoveFinalizer) {
+        record::tell(ctx, &plan, &decision.events).await;
+        ctx.forget(&world.plan.uid);
+        return Ok(Action::await_change());
+    }
+    let put_off = record::record(ctx, &plan, &decision.status).await?;
+    log(&plan, &decision);
+    ctx.metrics.observe_transition(&status, &decision.status);
+    record::tell(ctx, &plan, &decision.events).await;
+    let wake = [decision.wake, put_off].into_iter().flatten().min();
+    Ok(Action::requeue(wake.unwrap_or(ctx.resync).min(ctx.resync)))
+}
+
+fn decide(
+    ctx: &Context,
+    plan: Result<&Plan, &Violations>,
+    status: &ReleasePlanStatus,
+    world: &World,
+) -> Decision {
+    let input = Input { plan, status, world, now: ctx.clock.now() };
+    machine::step(&input)
+}
+
+fn log(plan: &StoredPlan, decision: &Decision) {
+    for event in &decision.events {
+        let phase = decision.status.phase.map(phase_name);
+        tracing::info!(plan = %plan.name_any(), ?phase, reason = %event.reason, "{}", event.note);
+    }
+}
+
+const fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Pending => "Pending",
+        Phase::Stable => "Stable",
+        Phase::RollingOut => "RollingOut",
+        Phase::Rollback => "Rollback",
+        Phase::Frozen => "Frozen",
+        Phase::Failed => "Failed",
+    }
+}
+
+/// Says in the status that the operator keeps failing on a plan. Best effort:
+/// the API server may be what fails.
+async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, failures: u32) {
+    let api = Api::<StoredPlan>::namespaced(ctx.client.clone(), &cached.namespace().unwrap_or_default());
+    let write = async {
+        let plan = api.get(&cached.name_any()).await.map_err(ReconcileError::api("read the plan"))?;
+        let mut status = plan.status.clone().unwrap_or_default();
+        let text = format!("{error}; tried {failures} times or more, and tried again every minute");
+        let known = status.conditions.iter().any(|c| c.reason == Reason::ReconcileError.as_str());
+        if known {
+            return Ok(None);
+        }
+        let wanted = [
+            (ConditionType::Ready, false, Reason::ReconcileError, text.clone()),
+            (ConditionType::Reconciling, false, Reason::ReconcileError, String::new()),
+            (ConditionType::Stalled, true, Reason::ReconcileError, text),
+        ];
+        merge_conditions(&mut status.conditions, &wanted, plan.metadata.generation, ctx.clock.now());
+        record::record(ctx, &plan, &status).await
+    };
+    match tokio::time::timeout(Duration::from_secs(5), write).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "the failure could not be reported in the status"),
+        Err(_) => tracing::warn!("the failure could not be reported in the status in time"),
+    }
+}
