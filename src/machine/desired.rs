@@ -6,6 +6,7 @@ use serde_json::json;
 use super::{
     DryRun,
     context::{Context, View},
+    needs::found,
 };
 use crate::{
     api::Reason,
@@ -118,9 +119,7 @@ pub(super) fn missing(ctx: &Context<'_>) -> Option<String> {
 fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Obstacle> {
     let target = &view.scope.target;
     let stable = ctx.stable().and_then(|stable| stable.data.of(target));
-    let found = stable
-        .map(|stable| stable.found.clone())
-        .unwrap_or_default();
+    let mut found = found(&ctx.status, &ctx.input.world.revisions, target);
     let frozen = |partial_digest, template, fields, found| Frozen {
         name: view.scope.name.clone(),
         workload: target.to_ref(),
@@ -165,8 +164,15 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
     match &workload.dry_run {
         Some(DryRun::Merged { template, owned, carried, .. }) => {
             let new = owned.difference(&workload.owned);
-            let mut found = found;
             found.merge(Found::record(&workload.template, &new));
+            // A field that was given back is recorded anew when it is taken
+            // again.
+            let back: FieldSet = found
+                .iter()
+                .map(|known| known.path.clone())
+                .filter(|path| !owned.contains(path))
+                .collect();
+            found.forget(&back);
             let digest = view.scope.template_digest.clone();
             let frozen = frozen(digest, template.clone(), owned.clone(), found);
             Ok(Frozen { carried: carried.clone(), ..frozen })

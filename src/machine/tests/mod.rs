@@ -1,0 +1,6 @@
+//! The state machine against a cluster in memory.
+
+mod cluster;
+mod sim;
+
+mod baseline;
