@@ -24,6 +24,8 @@ pub(super) struct Deployment {
     pub(super) theirs: FieldSet,
     /// Whether Belay has an entry of operation Update.
     pub(super) updated_by_us: bool,
+    /// No pod of it gets or stays available, whatever its image.
+    pub(super) broken: bool,
     observed: bool,
     sets: BTreeMap<String, ReplicaSet>,
 }
@@ -64,6 +66,7 @@ impl Deployment {
             template,
             ours: FieldSet::default(),
             updated_by_us: false,
+            broken: false,
             observed: false,
             sets: BTreeMap::new(),
         };
@@ -162,7 +165,7 @@ impl Deployment {
     pub(super) fn tick(&mut self) -> bool {
         let before = (self.observed, self.sets.clone());
         self.observed = true;
-        let image = self.image().to_owned();
+        let image = format!("{} {}", self.image(), self.template["spec"]["containers"][1]["image"]);
         let (wanted, total) = (self.replicas, self.sets.values().map(|s| s.pods).sum::<i32>());
         let live = canon::digest(&self.template);
         let moving = !self.paused;
@@ -178,7 +181,8 @@ impl Deployment {
         if image.contains("-crash") || dead {
             current.restarts = (current.restarts + 1).min(10);
             current.available = 0;
-        } else if image.contains("-unready")
+        } else if self.broken
+            || image.contains("-unready")
             || image.contains("-pull")
             || (image.contains("-slow") && current.age < 10)
         {
@@ -216,12 +220,11 @@ impl Deployment {
         }
     }
 
-    /// Kills the pods of the live template for good, as a broken node would.
-    pub(super) fn lose_pods(&mut self) {
+    /// One pod of the live template is available for a moment.
+    pub(super) fn flap(&mut self) {
         let live = canon::digest(&self.template);
         if let Some(set) = self.sets.get_mut(&live) {
-            set.available = 0;
-            set.pods = 0;
+            set.available = 1;
         }
         self.version += 1;
     }

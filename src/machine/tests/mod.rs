@@ -4,3 +4,5 @@ mod cluster;
 mod sim;
 
 mod baseline;
+mod failure;
+mod refused;
