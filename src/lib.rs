@@ -2,7 +2,17 @@
 //! and configuration back by itself when a release fails.
 
 pub mod api;
+pub mod certs;
+pub mod clock;
+pub mod cluster;
+pub mod config;
+pub mod controller;
 pub mod fields;
+pub mod health;
 pub mod machine;
+pub mod metrics;
 pub mod plan;
 pub mod revision;
+pub mod run;
+pub mod telemetry;
+pub mod webhook;

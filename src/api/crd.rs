@@ -18,6 +18,9 @@ pub fn crd() -> CustomResourceDefinition {
         // not default a nullable field that is null, so none of ours is.
         if let Ok(Value::Object(mut tree)) = serde_json::to_value(&*schema) {
             tree.values_mut().for_each(tidy);
+            // What is not known of a status is absent, not defaulted.
+            let status = tree.values_mut().find_map(|root| root.pointer_mut("/properties/status"));
+            status.into_iter().for_each(undefault);
             if let Ok(tidied) = serde_json::from_value(Value::Object(tree)) {
                 *schema = tidied;
             }
@@ -26,11 +29,26 @@ pub fn crd() -> CustomResourceDefinition {
     crd
 }
 
+/// Takes the defaults out of a schema.
+fn undefault(schema: &mut Value) {
+    let Value::Object(fields) = schema else { return };
+    fields.remove("default");
+    if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+        properties.values_mut().for_each(undefault);
+    }
+    if let Some(items) = fields.get_mut("items") {
+        undefault(items);
+    }
+}
+
 fn tidy(node: &mut Value) {
     match node {
         Value::Object(fields) => {
             if fields.get("nullable") == Some(&Value::Bool(true)) {
                 fields.remove("nullable");
+            }
+            if fields.get("default") == Some(&Value::Null) {
+                fields.remove("default");
             }
             fields.values_mut().for_each(tidy);
         }

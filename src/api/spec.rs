@@ -169,7 +169,7 @@ pub struct Component {
             "!has(self.spec) || !has(self.spec.initContainers) || self.spec.initContainers.all(c, self.spec.initContainers.exists_one(d, d.name == c.name))"
         ).message("init container names must be unique")
     )]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<Value>,
 
     /// ConfigMaps whose contents are released and rolled back with the
@@ -268,7 +268,7 @@ pub struct CanaryStep {
     /// Size of the canary: a number of pods, or a share of the workload's
     /// current replicas.
     #[schemars(schema_with = "int_or_percent")]
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<Value>,
     /// Share of the traffic in percent.
     #[schemars(range(min = 0, max = 100))]

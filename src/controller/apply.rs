@@ -10,10 +10,14 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Context, ReconcileError, dry_run::apply_body, observe::{is_ours, workloads}};
+use super::{
+    Context, ReconcileError,
+    dry_run::apply_body,
+    observe::{is_ours, workloads},
+};
 use crate::{
     api::{FIELD_MANAGER, FINALIZER, PLAN_UID, RETRY, StoredPlan},
-    cluster::apply_error::{ApplyFailure, classify},
+    cluster::{ApplyFailure, classify},
     fields::FieldSet,
     machine::{Action, TemplateWrite},
     plan::Target,
@@ -68,7 +72,11 @@ async fn patch_plan(
     let api = Api::<StoredPlan>::namespaced(ctx.client.clone(), &namespace);
     let doing = format!("{doing} releaseplan {namespace}/{name}");
     *plan = api
-        .patch(&name, &PatchParams::default(), &json_patch(operations, &doing)?)
+        .patch(
+            &name,
+            &PatchParams::default(),
+            &json_patch(operations, &doing)?,
+        )
         .await
         .map_err(conflict_or(doing))?;
     Ok(())
@@ -79,14 +87,20 @@ async fn patch_plan(
 fn conflict_or(doing: String) -> impl FnOnce(kube::Error) -> ReconcileError {
     |error| match classify(&error) {
         ApplyFailure::Conflict => ReconcileError::Conflict { what: doing },
-        _ => ReconcileError::Api { doing, source: Box::new(error) },
+        _ => ReconcileError::Api {
+            doing,
+            source: Box::new(error),
+        },
     }
 }
 
 fn json_patch(operations: Vec<Value>, doing: &str) -> Result<Patch<()>, ReconcileError> {
-    serde_json::from_value(Value::Array(operations)).map(Patch::Json).map_err(|error| {
-        ReconcileError::Api { doing: doing.to_owned(), source: Box::new(kube::Error::SerdeError(error)) }
-    })
+    serde_json::from_value(Value::Array(operations))
+        .map(Patch::Json)
+        .map_err(|error| ReconcileError::Api {
+            doing: doing.to_owned(),
+            source: Box::new(kube::Error::SerdeError(error)),
+        })
 }
 
 async fn ensure_finalizer(ctx: &Context, plan: &mut StoredPlan) -> Result<(), ReconcileError> {
@@ -107,16 +121,16 @@ async fn ensure_finalizer(ctx: &Context, plan: &mut StoredPlan) -> Result<(), Re
 
 async fn remove_finalizer(ctx: &Context, plan: &mut StoredPlan) -> Result<(), ReconcileError> {
     let seen = plan.metadata.finalizers.clone().unwrap_or_default();
-    let Some(index) = seen.iter().position(|name| name == FINALIZER) else { return Ok(()) };
+    let Some(index) = seen.iter().position(|name| name == FINALIZER) else {
+        return Ok(());
+    };
     let path = format!("/metadata/finalizers/{index}");
     let operations = vec![
         json!({"op": "test", "path": path, "value": FINALIZER}),
         json!({"op": "remove", "path": path}),
     ];
     match patch_plan(ctx, plan, "remove the finalizer from", operations).await {
-        Err(ReconcileError::Api { source, .. })
-            if matches!(&*source, kube::Error::Api(status) if status.code == 404) =>
-        {
+        Err(ReconcileError::Api { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.code == 404) => {
             Ok(())
         }
         other => other,
@@ -133,7 +147,13 @@ async fn drop_retry(
         json!({"op": "test", "path": path, "value": value}),
         json!({"op": "remove", "path": path}),
     ];
-    patch_plan(ctx, plan, "remove the annotation belay.dev/retry from", operations).await
+    patch_plan(
+        ctx,
+        plan,
+        "remove the annotation belay.dev/retry from",
+        operations,
+    )
+    .await
 }
 
 async fn create_revision(
@@ -153,10 +173,15 @@ async fn create_revision(
         // The same content was frozen before: by an earlier release, or by a
         // pass that did not come to its end.
         Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => {
-            let stored = api.get(&revision.name).await.map_err(ReconcileError::api(doing()))?;
+            let stored = api
+                .get(&revision.name)
+                .await
+                .map_err(ReconcileError::api(doing()))?;
             match Revision::from_object(&stored, &uid) {
                 Ok(stored) if stored.data.digest(&uid) == revision.data.digest(&uid) => Ok(()),
-                _ => Err(ReconcileError::ForeignRevision { name: revision.name.clone() }),
+                _ => Err(ReconcileError::ForeignRevision {
+                    name: revision.name.clone(),
+                }),
             }
         }
         Err(error) => Err(ReconcileError::api(doing())(error)),
@@ -173,9 +198,14 @@ async fn prune_revisions(
     let api = Api::<ControllerRevision>::namespaced(ctx.client.clone(), namespace);
     let params = ListParams::default().labels(&format!("{PLAN_UID}={uid}"));
     let doing = format!("list controllerrevisions of namespace {namespace}");
-    let listed = api.list_metadata(&params).await.map_err(ReconcileError::api(doing))?;
+    let listed = api
+        .list_metadata(&params)
+        .await
+        .map_err(ReconcileError::api(doing))?;
     for object in listed.items {
-        let Some(name) = object.metadata.name else { continue };
+        let Some(name) = object.metadata.name else {
+            continue;
+        };
         if keep.contains(&name) {
             continue;
         }
@@ -193,11 +223,17 @@ async fn prune_revisions(
 
 fn judged(target: &Target, error: &kube::Error) -> ReconcileError {
     match classify(error) {
-        ApplyFailure::Refused(message) => ReconcileError::Refused { target: target.clone(), message },
-        ApplyFailure::Conflict => ReconcileError::Conflict { what: target.to_string() },
-        ApplyFailure::Undecided(message) => {
-            ReconcileError::Undecided { target: target.clone(), message }
-        }
+        ApplyFailure::Refused(message) => ReconcileError::Refused {
+            target: target.clone(),
+            message,
+        },
+        ApplyFailure::Conflict => ReconcileError::Conflict {
+            what: target.to_string(),
+        },
+        ApplyFailure::Undecided(message) => ReconcileError::Undecided {
+            target: target.clone(),
+            message,
+        },
     }
 }
 
@@ -206,7 +242,12 @@ async fn apply_template(
     namespace: &str,
     write: &TemplateWrite,
 ) -> Result<(), ReconcileError> {
-    let TemplateWrite { target, uid, resource_version, template } = write;
+    let TemplateWrite {
+        target,
+        uid,
+        resource_version,
+        template,
+    } = write;
     let body = apply_body(namespace, target, uid, resource_version, template);
     let params = PatchParams::apply(FIELD_MANAGER).force();
     workloads(ctx, namespace)
@@ -221,15 +262,27 @@ async fn replace_template(
     namespace: &str,
     write: &TemplateWrite,
 ) -> Result<(), ReconcileError> {
-    let TemplateWrite { target, uid, resource_version, template } = write;
+    let TemplateWrite {
+        target,
+        uid,
+        resource_version,
+        template,
+    } = write;
     let operations = vec![
         json!({"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}),
         json!({"op": "test", "path": "/metadata/uid", "value": uid}),
         json!({"op": "replace", "path": "/spec/template", "value": template}),
     ];
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
     workloads(ctx, namespace)
-        .patch(&target.name, &params, &json_patch(operations, "replace a template")?)
+        .patch(
+            &target.name,
+            &params,
+            &json_patch(operations, "replace a template")?,
+        )
         .await
         .map(drop)
         .map_err(|error| judged(target, &error))
@@ -246,7 +299,10 @@ async fn disown(
 ) -> Result<(), ReconcileError> {
     let api = workloads(ctx, namespace);
     let doing = format!("give up fields of {target}");
-    let Some(object) = api.get_opt(&target.name).await.map_err(ReconcileError::api(doing.clone()))?
+    let Some(object) = api
+        .get_opt(&target.name)
+        .await
+        .map_err(ReconcileError::api(doing.clone()))?
     else {
         return Ok(());
     };
@@ -256,12 +312,16 @@ async fn disown(
     }
     let kept: Vec<_> = seen
         .iter()
-        .filter(|entry| !is_ours(entry) || (!keep.is_empty() && entry.operation.as_deref() == Some("Apply")))
+        .filter(|entry| {
+            !is_ours(entry) || (!keep.is_empty() && entry.operation.as_deref() == Some("Apply"))
+        })
         .cloned()
         .map(|mut entry| {
             if is_ours(&entry) {
                 let fields = keep.clone().nest(&["spec", "template"]).to_value();
-                entry.fields_v1 = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldsV1(fields));
+                entry.fields_v1 = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldsV1(
+                    fields,
+                ));
             }
             entry
         })
@@ -271,7 +331,10 @@ async fn disown(
         json!({"op": "test", "path": "/metadata/uid", "value": uid}),
         json!({"op": "replace", "path": "/metadata/managedFields", "value": kept}),
     ];
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
     api.patch(&target.name, &params, &json_patch(operations, &doing)?)
         .await
         .map(drop)

@@ -52,7 +52,10 @@ impl Backoffs {
             not_before: now,
         });
         if now < entry.not_before {
-            return Wait { delay: entry.not_before - now, failures: entry.failures };
+            return Wait {
+                delay: entry.not_before - now,
+                failures: entry.failures,
+            };
         }
         entry.failures += 1;
         let delay = if entry.failures >= most {
@@ -61,12 +64,18 @@ impl Backoffs {
             entry.delays.next().unwrap_or(LONGEST).min(LONGEST)
         };
         entry.not_before = now + delay;
-        Wait { delay, failures: entry.failures }
+        Wait {
+            delay,
+            failures: entry.failures,
+        }
     }
 
     /// Forgets the failures of a plan: it succeeded, or is gone.
     pub(super) fn reset(&self, uid: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(uid);
     }
 }
 

@@ -33,14 +33,22 @@ pub fn incumbent<'a>(
 
 fn claimed_at(plan: &StoredPlan, target: &Target) -> Option<Timestamp> {
     let reference = target.to_ref();
-    let component = plan.status.as_ref()?.components.iter().find(|c| c.workload == reference)?;
+    let component = plan
+        .status
+        .as_ref()?
+        .components
+        .iter()
+        .find(|c| c.workload == reference)?;
     component.claimed_at.as_ref().map(|at| at.0)
 }
 
 fn rank(plan: &StoredPlan, target: &Target) -> (Timestamp, Timestamp, String) {
     (
         claimed_at(plan, target).unwrap_or(Timestamp::MAX),
-        plan.metadata.creation_timestamp.as_ref().map_or(Timestamp::MAX, |at| at.0),
+        plan.metadata
+            .creation_timestamp
+            .as_ref()
+            .map_or(Timestamp::MAX, |at| at.0),
         plan.metadata.uid.clone().unwrap_or_default(),
     )
 }
@@ -67,7 +75,10 @@ mod tests {
     }
 
     fn cart() -> Target {
-        Target { kind: crate::api::WorkloadKind::Deployment, name: "cart".to_owned() }
+        Target {
+            kind: crate::api::WorkloadKind::Deployment,
+            name: "cart".to_owned(),
+        }
     }
 
     #[test]
@@ -77,8 +88,10 @@ mod tests {
             plan("b", "2", "2026-01-01T00:00:01Z", None),
             plan("c", "1", "2026-01-01T00:00:02Z", None),
         ];
-        let holders: Vec<_> =
-            plans.iter().map(|me| incumbent(me, &cart(), plans.iter())).collect();
+        let holders: Vec<_> = plans
+            .iter()
+            .map(|me| incumbent(me, &cart(), plans.iter()))
+            .collect();
         assert_eq!(holders, [Some("b".to_owned()), None, Some("b".to_owned())]);
     }
 
@@ -86,12 +99,27 @@ mod tests {
     fn who_held_it_longest_keeps_it_from_an_older_plan() {
         let plans = [
             plan("older", "1", "2026-01-01T00:00:00Z", None),
-            plan("holder", "2", "2026-01-02T00:00:00Z", Some("2026-01-02T00:00:01.000000Z")),
-            plan("later", "0", "2026-01-01T00:00:00Z", Some("2026-01-02T00:00:02.000000Z")),
+            plan(
+                "holder",
+                "2",
+                "2026-01-02T00:00:00Z",
+                Some("2026-01-02T00:00:01.000000Z"),
+            ),
+            plan(
+                "later",
+                "0",
+                "2026-01-01T00:00:00Z",
+                Some("2026-01-02T00:00:02.000000Z"),
+            ),
         ];
-        let holders: Vec<_> =
-            plans.iter().map(|me| incumbent(me, &cart(), plans.iter())).collect();
-        assert_eq!(holders, [Some("holder".to_owned()), None, Some("holder".to_owned())]);
+        let holders: Vec<_> = plans
+            .iter()
+            .map(|me| incumbent(me, &cart(), plans.iter()))
+            .collect();
+        assert_eq!(
+            holders,
+            [Some("holder".to_owned()), None, Some("holder".to_owned())]
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Context, ReconcileError, observe::workloads};
 use crate::{
     api::FIELD_MANAGER,
-    cluster::apply_error::{ApplyFailure, classify},
+    cluster::{ApplyFailure, classify},
     fields::{FieldSet, Found, carry, get, graft, owned_by},
     machine::{DryRun, Workload},
     plan::{Target, missing_containers},
@@ -17,7 +17,13 @@ use crate::{
 const PROBE: &str = "belay-probe";
 
 /// Server-side apply of a pod template, bound to the object it was decided on.
-pub(super) fn apply_body(namespace: &str, target: &Target, uid: &str, resource_version: &str, template: &Value) -> Value {
+pub(super) fn apply_body(
+    namespace: &str,
+    target: &Target,
+    uid: &str,
+    resource_version: &str,
+    template: &Value,
+) -> Value {
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -45,7 +51,10 @@ pub(super) async fn dry_run(
     partial: &Value,
     found: &Found,
 ) -> Result<DryRun, ReconcileError> {
-    if let Some(missing) = missing_containers(partial, &workload.template).into_iter().next() {
+    if let Some(missing) = missing_containers(partial, &workload.template)
+        .into_iter()
+        .next()
+    {
         return Ok(DryRun::Mismatch(format!("{target} has {missing}")));
     }
     let first = ask(ctx, namespace, target, workload, partial, FIELD_MANAGER).await?;
@@ -65,7 +74,9 @@ pub(super) async fn dry_run(
     };
     let dropped = workload.owned.difference(&probe);
     let impossible = |error| {
-        DryRun::NotAvailable(format!("fields that left the template cannot be given back: {error}"))
+        DryRun::NotAvailable(format!(
+            "fields that left the template cannot be given back: {error}"
+        ))
     };
     let carried = match carry(partial, &dropped, found) {
         Ok(carried) => carried,
@@ -74,7 +85,9 @@ pub(super) async fn dry_run(
     // What nobody recorded is given back as it is.
     let mut body = carried.body;
     for path in &carried.unknown {
-        let Some(value) = get(&workload.template, path) else { continue };
+        let Some(value) = get(&workload.template, path) else {
+            continue;
+        };
         if let Err(error) = graft(&mut body, path, value.clone()) {
             return Ok(impossible(error));
         }
@@ -83,7 +96,12 @@ pub(super) async fn dry_run(
     Ok(match second {
         Answer::Merged { template, owned } => {
             let carried = owned.difference(&probe);
-            DryRun::Merged { template, owned: owned.intersection(&probe), carried, body }
+            DryRun::Merged {
+                template,
+                owned: owned.intersection(&probe),
+                carried,
+                body,
+            }
         }
         Answer::Refused(text) => DryRun::Refused(text),
     })
@@ -91,7 +109,12 @@ pub(super) async fn dry_run(
 
 fn outcome(answer: Answer, carried: FieldSet, body: Value) -> DryRun {
     match answer {
-        Answer::Merged { template, owned } => DryRun::Merged { template, owned, carried, body },
+        Answer::Merged { template, owned } => DryRun::Merged {
+            template,
+            owned,
+            carried,
+            body,
+        },
         Answer::Refused(text) => DryRun::Refused(text),
     }
 }
@@ -104,25 +127,56 @@ async fn ask(
     template: &Value,
     manager: &str,
 ) -> Result<Answer, ReconcileError> {
-    let params = PatchParams { dry_run: true, ..PatchParams::apply(manager).force() };
-    let body = apply_body(namespace, target, &workload.uid, &workload.resource_version, template);
-    let answer = workloads(ctx, namespace).patch(&target.name, &params, &Patch::Apply(&body)).await;
+    let params = PatchParams {
+        dry_run: true,
+        ..PatchParams::apply(manager).force()
+    };
+    let body = apply_body(
+        namespace,
+        target,
+        &workload.uid,
+        &workload.resource_version,
+        template,
+    );
+    let answer = workloads(ctx, namespace)
+        .patch(&target.name, &params, &Patch::Apply(&body))
+        .await;
     match answer {
         Ok(object) => merged(target, &object, manager),
         Err(error) => match classify(&error) {
             ApplyFailure::Refused(text) => Ok(Answer::Refused(text)),
-            ApplyFailure::Conflict => Err(ReconcileError::Conflict { what: target.to_string() }),
-            ApplyFailure::Undecided(message) => {
-                Err(ReconcileError::Undecided { target: target.clone(), message })
-            }
+            ApplyFailure::Conflict => Err(ReconcileError::Conflict {
+                what: target.to_string(),
+            }),
+            ApplyFailure::Undecided(message) => Err(ReconcileError::Undecided {
+                target: target.clone(),
+                message,
+            }),
         },
     }
 }
 
-fn merged(target: &Target, object: &DynamicObject, manager: &str) -> Result<Answer, ReconcileError> {
-    let entries = object.metadata.managed_fields.as_deref().unwrap_or_default();
-    let owned = owned_by(entries, manager)
-        .map_err(|source| ReconcileError::Ownership { target: target.clone(), source })?;
-    let template = object.data.pointer("/spec/template").cloned().unwrap_or_default();
-    Ok(Answer::Merged { template, owned: owned.descend(&["spec", "template"]) })
+fn merged(
+    target: &Target,
+    object: &DynamicObject,
+    manager: &str,
+) -> Result<Answer, ReconcileError> {
+    let entries = object
+        .metadata
+        .managed_fields
+        .as_deref()
+        .unwrap_or_default();
+    let owned = owned_by(entries, manager).map_err(|source| ReconcileError::Ownership {
+        target: target.clone(),
+        source,
+    })?;
+    let template = object
+        .data
+        .pointer("/spec/template")
+        .cloned()
+        .unwrap_or_default();
+    Ok(Answer::Merged {
+        template,
+        owned: owned.descend(&["spec", "template"]),
+    })
 }

@@ -37,7 +37,9 @@ pub enum ReconcileError {
         source: Box<kube::Error>,
     },
     /// A revision exists under the name of another content.
-    #[error("controllerrevision {name} exists and is not this plan's; delete it if nobody needs it")]
+    #[error(
+        "controllerrevision {name} exists and is not this plan's; delete it if nobody needs it"
+    )]
     ForeignRevision {
         /// Its name.
         name: String,
@@ -69,7 +71,10 @@ impl ReconcileError {
             if matches!(&source, kube::Error::Api(status) if status.code == 409) {
                 Self::Conflict { what: doing }
             } else {
-                Self::Api { doing, source: Box::new(source) }
+                Self::Api {
+                    doing,
+                    source: Box::new(source),
+                }
             }
         }
     }

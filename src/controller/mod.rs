@@ -10,12 +10,13 @@ mod claims;
 mod dry_run;
 mod error;
 mod observe;
+mod queue;
 mod reconcile;
 mod record;
 mod views;
 mod watches;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -31,16 +32,16 @@ use kube::{
     },
 };
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
 
 pub use claims::incumbent;
 pub use error::ReconcileError;
 
 use crate::{
-    api::{Reason, StoredPlan, WorkloadKind},
+    api::{Phase, Reason, StoredPlan, WorkloadKind},
     clock::Clock,
     metrics::Metrics,
     plan::{Target, targets_of},
+    run,
 };
 
 /// Passes at the same time.
@@ -52,6 +53,7 @@ struct Context {
     clock: Arc<dyn Clock>,
     metrics: Metrics,
     plans: Store<StoredPlan>,
+    queued: Arc<queue::Queued>,
     watches: watches::Watches,
     backoffs: backoff::Backoffs,
     last_writes: record::LastWrites,
@@ -68,58 +70,34 @@ impl Context {
     }
 }
 
-/// Settings of the controller.
-pub struct Settings {
-    /// Client to the API server.
-    pub client: Client,
-    /// Where the time comes from.
-    pub clock: Arc<dyn Clock>,
-    /// Where to count.
-    pub metrics: Metrics,
-    /// Longest time between two looks at a plan.
-    pub resync: Duration,
-    /// Cache of all plans, filled by the controller.
-    pub plans: PlanCache,
-}
-
-/// The cache of all plans, before the controller fills it.
-pub struct PlanCache {
-    store: Store<StoredPlan>,
-    writer: reflector::store::Writer<StoredPlan>,
-}
-
-impl PlanCache {
-    /// An empty cache.
-    #[must_use]
-    pub fn new() -> Self {
-        let (store, writer) = reflector::store();
-        Self { store, writer }
-    }
-
-    /// A handle to read it by.
-    #[must_use]
-    pub fn store(&self) -> Store<StoredPlan> {
-        self.store.clone()
-    }
-}
-
-impl Default for PlanCache {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// Runs the controller until `stop`. Returning earlier is a fault.
-pub async fn run(settings: Settings, stop: CancellationToken) {
-    let Settings { client, clock, metrics, resync, plans: PlanCache { store, writer } } = settings;
+/// Runs the controller until its context says stop.
+///
+/// # Errors
+/// Only if the cache of plans can no longer be filled.
+pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
+    let run::Context {
+        client,
+        metrics,
+        clock,
+        plans: known,
+        resync,
+        stop,
+        ..
+    } = process;
+    let (store, writer) = reflector::store();
     let (sender, receiver) = mpsc::channel(1024);
     let (watches, tasks) = watches::Watches::new(client.clone(), sender.clone());
-    let reporter = Reporter { controller: "belay".to_owned(), instance: None };
+    let queued = Arc::new(queue::Queued::new(metrics.clone()));
+    let reporter = Reporter {
+        controller: "belay".to_owned(),
+        instance: None,
+    };
     let context = Arc::new(Context {
         client: client.clone(),
         clock,
-        metrics,
+        metrics: metrics.clone(),
         plans: store.clone(),
+        queued: Arc::clone(&queued),
         watches,
         backoffs: backoff::Backoffs::default(),
         last_writes: record::LastWrites::default(),
@@ -127,34 +105,51 @@ pub async fn run(settings: Settings, stop: CancellationToken) {
         resync,
     });
     let (of_deployments, of_plans) = (store.clone(), store.clone());
-    let plans = watcher(Api::<StoredPlan>::all(client.clone()), watcher::Config::default())
-        .default_backoff()
-        .modify(|plan| plan.metadata.managed_fields = None)
-        .reflect(writer)
-        .inspect(move |event| {
-            // The store has seen the event by now, so a plan that waits for
-            // this one to let go of a workload sees it gone.
-            if let Ok(watcher::Event::Apply(plan) | watcher::Event::Delete(plan)) = event {
-                for waiting in waiting_beside(&of_plans, plan) {
-                    if sender.try_send(waiting).is_err() {
-                        tracing::warn!("the queue is full; a waiting plan is looked at later");
-                    }
+    let (queued_by_plans, queued_by_deployments) = (Arc::clone(&queued), Arc::clone(&queued));
+    let plans = watcher(
+        Api::<StoredPlan>::all(client.clone()),
+        watcher::Config::default(),
+    )
+    .default_backoff()
+    .modify(|plan| plan.metadata.managed_fields = None)
+    .reflect(writer)
+    .inspect(move |event| {
+        // The store has seen the event by now, so a plan that waits for
+        // this one to let go of a workload sees it gone.
+        metrics.set_plans(phases(&of_plans));
+        if let Ok(watcher::Event::Apply(plan) | watcher::Event::Delete(plan)) = event {
+            if matches!(event, Ok(watcher::Event::Apply(_))) {
+                queued_by_plans.add(&ObjectRef::from_obj(plan));
+            }
+            for waiting in waiting_beside(&of_plans, plan) {
+                if sender.try_send(waiting).is_err() {
+                    tracing::warn!("the queue is full; a waiting plan is looked at later");
                 }
             }
-        })
-        .applied_objects();
+        }
+    })
+    .applied_objects();
+    let queued_by_watches = Arc::clone(&queued);
     let triggers = futures::stream::unfold(receiver, async |mut receiver| {
         receiver.recv().await.map(|plan| (plan, receiver))
-    });
+    })
+    .inspect(move |plan| queued_by_watches.add(plan));
+    let synced = store.clone();
     let controller = Controller::for_stream(plans, store)
         .with_config(controller::Config::default().concurrency(CONCURRENCY))
         .watches(
             Api::<PartialObjectMeta<Deployment>>::all(client.clone()),
             watcher::Config::default(),
             move |deployment| {
-                let target =
-                    Target { kind: WorkloadKind::Deployment, name: deployment.name_any() };
-                naming(&of_deployments, deployment.namespace().as_deref(), &target)
+                let target = Target {
+                    kind: WorkloadKind::Deployment,
+                    name: deployment.name_any(),
+                };
+                let plans = naming(&of_deployments, deployment.namespace().as_deref(), &target);
+                plans
+                    .iter()
+                    .for_each(|plan| queued_by_deployments.add(plan));
+                plans
             },
         )
         .reconcile_on(triggers)
@@ -163,13 +158,31 @@ pub async fn run(settings: Settings, stop: CancellationToken) {
         .for_each(async |outcome| {
             if let Err(error) = outcome {
                 match error {
-                    controller::Error::ObjectNotFound(_) => tracing::debug!(%error, "a plan is gone"),
+                    controller::Error::ObjectNotFound(_) => {
+                        tracing::debug!(%error, "a plan is gone")
+                    }
                     _ => tracing::warn!(%error, "the controller reports an error"),
                 }
             }
         });
     let watches = watches::run(tasks, stop);
-    futures::future::join(controller, watches).await;
+    let sync = async move {
+        if synced.wait_until_ready().await.is_ok() {
+            known.open();
+        }
+    };
+    futures::future::join3(controller, watches, sync).await;
+    Ok(())
+}
+
+/// How many plans are in each phase.
+fn phases(plans: &Store<StoredPlan>) -> HashMap<Phase, usize> {
+    let mut counts = HashMap::new();
+    for plan in plans.state() {
+        let phase = plan.status.as_ref().and_then(|status| status.phase);
+        *counts.entry(phase.unwrap_or(Phase::Pending)).or_default() += 1;
+    }
+    counts
 }
 
 /// Plans of a namespace that name a workload or hold it.
@@ -182,9 +195,17 @@ fn naming(
     let named = |plan: &StoredPlan| {
         plan.metadata.namespace.as_deref() == namespace
             && (targets_of(plan).contains(target)
-                || plan.status.iter().flat_map(|s| &s.components).any(|c| c.workload == reference))
+                || plan
+                    .status
+                    .iter()
+                    .flat_map(|s| &s.components)
+                    .any(|c| c.workload == reference))
     };
-    plans.state_filter(named).iter().map(|plan| ObjectRef::from_obj(plan.as_ref())).collect()
+    plans
+        .state_filter(named)
+        .iter()
+        .map(|plan| ObjectRef::from_obj(plan.as_ref()))
+        .collect()
 }
 
 /// Plans of the same namespace that another plan keeps from their workloads.
@@ -192,11 +213,19 @@ fn waiting_beside(plans: &Store<StoredPlan>, plan: &StoredPlan) -> Vec<ObjectRef
     let waits = |other: &StoredPlan| {
         other.metadata.namespace == plan.metadata.namespace
             && other.metadata.uid != plan.metadata.uid
-            && other.status.iter().flat_map(|s| &s.conditions).any(|condition| {
-                condition.type_ == "Ready" && condition.reason == Reason::Conflict.as_str()
-            })
+            && other
+                .status
+                .iter()
+                .flat_map(|s| &s.conditions)
+                .any(|condition| {
+                    condition.type_ == "Ready" && condition.reason == Reason::Conflict.as_str()
+                })
     };
-    plans.state_filter(waits).iter().map(|plan| ObjectRef::from_obj(plan.as_ref())).collect()
+    plans
+        .state_filter(waits)
+        .iter()
+        .map(|plan| ObjectRef::from_obj(plan.as_ref()))
+        .collect()
 }
 
 /// Errors are turned into waits before they get here.

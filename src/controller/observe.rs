@@ -39,24 +39,55 @@ pub(super) async fn observe(
     let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
     let facts = facts(ctx, stored).await?;
     let scope = machine::scope(parsed.ok(), status);
-    let reads = scope.iter().map(|scope| read(ctx, namespace, &scope.target));
+    let reads = scope
+        .iter()
+        .map(|scope| read(ctx, namespace, &scope.target));
     let mut live: Vec<Option<Live>> = try_join_all(reads).await?;
 
-    let workloads: Vec<Option<Workload>> =
-        live.iter().map(|live| live.as_ref().map(|live| live.workload.clone())).collect();
-    let needs = machine::needs(&scope, &workloads, status, facts.retry.as_deref(), facts.deleting);
+    let workloads: Vec<Option<Workload>> = live
+        .iter()
+        .map(|live| live.as_ref().map(|live| live.workload.clone()))
+        .collect();
+    let needs = machine::needs(
+        &scope,
+        &workloads,
+        status,
+        facts.retry.as_deref(),
+        facts.deleting,
+    );
     let revisions = load(ctx, namespace, &facts.uid, &needs.revisions).await?;
 
     watch(ctx, stored, &facts.uid, &scope, &mut live, needs.pods);
-    let runs = scope.iter().zip(&mut live).zip(&needs.dry_run).map(async |((scope, live), wanted)| {
-        if let (true, Some(live), Some(partial)) = (*wanted, live.as_mut(), scope.template.as_ref()) {
-            let before = revisions.iter().filter(|revision| Some(&revision.name) == status.stable_revision.as_ref());
-            let found = before.filter_map(|revision| revision.data.of(&scope.target)).map(|f| f.found.clone()).next();
-            live.workload.dry_run =
-                Some(dry_run(ctx, namespace, &scope.target, &live.workload, partial, &found.unwrap_or_default()).await?);
-        }
-        Ok::<_, ReconcileError>(())
-    });
+    let runs =
+        scope
+            .iter()
+            .zip(&mut live)
+            .zip(&needs.dry_run)
+            .map(async |((scope, live), wanted)| {
+                if let (true, Some(live), Some(partial)) =
+                    (*wanted, live.as_mut(), scope.template.as_ref())
+                {
+                    let before = revisions
+                        .iter()
+                        .filter(|revision| Some(&revision.name) == status.stable_revision.as_ref());
+                    let found = before
+                        .filter_map(|revision| revision.data.of(&scope.target))
+                        .map(|f| f.found.clone())
+                        .next();
+                    live.workload.dry_run = Some(
+                        dry_run(
+                            ctx,
+                            namespace,
+                            &scope.target,
+                            &live.workload,
+                            partial,
+                            &found.unwrap_or_default(),
+                        )
+                        .await?,
+                    );
+                }
+                Ok::<_, ReconcileError>(())
+            });
     for outcome in join_all(runs).await {
         outcome?;
     }
@@ -81,17 +112,27 @@ async fn facts(ctx: &Context, stored: &StoredPlan) -> Result<PlanFacts, Reconcil
     let meta = &stored.metadata;
     let deleting = stored.is_deleting();
     let namespace = meta.namespace.clone().unwrap_or_default();
-    let policy = stored.spec.get("deletionPolicy").cloned().unwrap_or_default();
+    let policy = stored
+        .spec
+        .get("deletionPolicy")
+        .cloned()
+        .unwrap_or_default();
     Ok(PlanFacts {
         name: meta.name.clone().unwrap_or_default(),
         uid: meta.uid.clone().unwrap_or_default(),
         generation: meta.generation.unwrap_or_default(),
-        release_generation: stored.annotation(RELEASE_GENERATION).and_then(|n| n.parse().ok()),
+        release_generation: stored
+            .annotation(RELEASE_GENERATION)
+            .and_then(|n| n.parse().ok()),
         requested_by: stored.annotation(REQUESTED_BY).map(str::to_owned),
         retry: stored.annotation(RETRY).map(str::to_owned),
         deleting,
         deletion_policy: serde_json::from_value(policy).unwrap_or(DeletionPolicy::Rollback),
-        finalizer: meta.finalizers.iter().flatten().any(|name| name == FINALIZER),
+        finalizer: meta
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|name| name == FINALIZER),
         // Deleting a namespace deletes its plans, so only then it can matter.
         namespace_terminating: deleting && is_terminating(ctx, &namespace).await?,
     })
@@ -121,10 +162,12 @@ fn watch(
     let plan = ObjectRef::from_obj(stored);
     for (scope, live) in scope.iter().zip(live) {
         let Some(live) = live else { continue };
-        ctx.watches.ensure(&plan, uid, &scope.target, &live.selector);
+        ctx.watches
+            .ensure(&plan, uid, &scope.target, &live.selector);
         let workload = &mut live.workload;
         workload.new_pods =
-            ctx.watches.new_pods(uid, &scope.target, &workload.uid, &workload.template);
+            ctx.watches
+                .new_pods(uid, &scope.target, &workload.uid, &workload.template);
     }
 }
 
@@ -138,7 +181,9 @@ async fn load(
     let reads = names.iter().map(|name| api.get_opt(name));
     let mut revisions = Vec::new();
     for (name, read) in names.iter().zip(join_all(reads).await) {
-        let read = read.map_err(ReconcileError::api(format!("read controllerrevision {name}")))?;
+        let read = read.map_err(ReconcileError::api(format!(
+            "read controllerrevision {name}"
+        )))?;
         let Some(object) = read else { continue };
         match Revision::from_object(&object, plan_uid) {
             Ok(revision) => revisions.push(revision),
@@ -172,16 +217,29 @@ pub(super) fn workloads(ctx: &Context, namespace: &str) -> Api<DynamicObject> {
 }
 
 fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError> {
-    let ownership = |source| ReconcileError::Ownership { target: target.clone(), source };
+    let ownership = |source| ReconcileError::Ownership {
+        target: target.clone(),
+        source,
+    };
     let data = &object.data;
     let number = |pointer: &str| {
-        data.pointer(pointer).and_then(Value::as_i64).and_then(|n| i32::try_from(n).ok())
+        data.pointer(pointer)
+            .and_then(Value::as_i64)
+            .and_then(|n| i32::try_from(n).ok())
     };
-    let entries = object.metadata.managed_fields.as_deref().unwrap_or_default();
+    let entries = object
+        .metadata
+        .managed_fields
+        .as_deref()
+        .unwrap_or_default();
     let path = ["spec", "template"];
-    let owned = owned_by(entries, FIELD_MANAGER).map_err(ownership)?.descend(&path);
+    let owned = owned_by(entries, FIELD_MANAGER)
+        .map_err(ownership)?
+        .descend(&path);
     let generation = object.metadata.generation;
-    let seen = data.pointer("/status/observedGeneration").and_then(Value::as_i64);
+    let seen = data
+        .pointer("/status/observedGeneration")
+        .and_then(Value::as_i64);
     Ok(Live {
         workload: Workload {
             uid: object.metadata.uid.clone().unwrap_or_default(),
@@ -191,7 +249,10 @@ fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError>
             updated: number("/status/updatedReplicas").unwrap_or_default(),
             available: number("/status/availableReplicas").unwrap_or_default(),
             observed: seen >= generation,
-            paused: data.pointer("/spec/paused").and_then(Value::as_bool).unwrap_or_default(),
+            paused: data
+                .pointer("/spec/paused")
+                .and_then(Value::as_bool)
+                .unwrap_or_default(),
             replica_failure: replica_failure(data),
             template: data.pointer("/spec/template").cloned().unwrap_or_default(),
             owned,
@@ -213,8 +274,15 @@ pub(super) fn is_ours(entry: &ManagedFieldsEntry) -> bool {
 
 fn replica_failure(data: &Value) -> Option<String> {
     let conditions = data.pointer("/status/conditions")?.as_array()?;
-    let condition = conditions.iter().find(|c| c["type"] == "ReplicaFailure" && c["status"] == "True")?;
-    Some(condition["message"].as_str().unwrap_or("no message").to_owned())
+    let condition = conditions
+        .iter()
+        .find(|c| c["type"] == "ReplicaFailure" && c["status"] == "True")?;
+    Some(
+        condition["message"]
+            .as_str()
+            .unwrap_or("no message")
+            .to_owned(),
+    )
 }
 
 /// Other managers of fields in the pod template, newest first.
@@ -223,7 +291,10 @@ fn managers(entries: &[ManagedFieldsEntry]) -> Vec<String> {
         .iter()
         .filter(|entry| entry.subresource.as_deref().unwrap_or_default().is_empty())
         .filter_map(|entry| {
-            let manager = entry.manager.as_deref().filter(|name| *name != FIELD_MANAGER)?;
+            let manager = entry
+                .manager
+                .as_deref()
+                .filter(|name| *name != FIELD_MANAGER)?;
             let owned = managed_by(std::slice::from_ref(entry), manager).ok()?;
             (!owned.descend(&["spec", "template"]).is_empty())
                 .then(|| (entry.time.as_ref().map(|time| time.0), manager.to_owned()))
@@ -231,12 +302,18 @@ fn managers(entries: &[ManagedFieldsEntry]) -> Vec<String> {
         .collect();
     writers.sort_by(|a, b| b.cmp(a));
     writers.dedup_by(|a, b| a.1 == b.1);
-    writers.into_iter().map(|(_, manager)| manager).take(1).collect()
+    writers
+        .into_iter()
+        .map(|(_, manager)| manager)
+        .take(1)
+        .collect()
 }
 
 fn selector(data: &Value) -> String {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
     let raw = data.pointer("/spec/selector").cloned().unwrap_or_default();
     let selector: LabelSelector = serde_json::from_value(raw).unwrap_or_default();
-    kube::core::Selector::try_from(selector).map(|selector| selector.to_string()).unwrap_or_default()
+    kube::core::Selector::try_from(selector)
+        .map(|selector| selector.to_string())
+        .unwrap_or_default()
 }

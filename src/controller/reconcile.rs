@@ -1,9 +1,16 @@
 //! One pass over one plan: observe, parse, step, apply, record.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::{Duration, Instant}};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::FutureExt as _;
-use kube::{Api, ResourceExt as _, runtime::controller::Action};
+use kube::{
+    Api, ResourceExt as _,
+    runtime::{controller::Action, reflector::ObjectRef},
+};
 
 use super::{Context, ReconcileError, apply, observe, record};
 use crate::{
@@ -20,15 +27,22 @@ const AFTER_CONFLICT: Duration = Duration::from_millis(20);
 const MAX_RETRIES: u32 = 8;
 
 /// Makes a pass, and turns whatever goes wrong in it into a wait.
-pub(super) async fn reconcile(plan: Arc<StoredPlan>, ctx: Arc<Context>) -> Result<Action, ReconcileError> {
+pub(super) async fn reconcile(
+    plan: Arc<StoredPlan>,
+    ctx: Arc<Context>,
+) -> Result<Action, ReconcileError> {
     let started = Instant::now();
+    ctx.queued.remove(&ObjectRef::from_obj(plan.as_ref()));
     let guarded = AssertUnwindSafe(tokio::time::timeout(LIMIT, pass(&plan, &ctx))).catch_unwind();
     let outcome = match guarded.await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) => Err(ReconcileError::Timeout(LIMIT)),
         Err(panic) => Err(ReconcileError::Panic(said(&*panic))),
     };
-    ctx.metrics.reconciled(started.elapsed(), outcome.as_ref().is_err_and(|e| !e.is_conflict()));
+    ctx.metrics.reconciled(
+        started.elapsed(),
+        outcome.as_ref().is_err_and(|e| !e.is_conflict()),
+    );
     let uid = plan.metadata.uid.clone().unwrap_or_default();
     match outcome {
         Ok(action) => {
@@ -53,7 +67,8 @@ pub(super) async fn reconcile(plan: Arc<StoredPlan>, ctx: Arc<Context>) -> Resul
 
 fn said(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "panic".to_owned())
 }
 
 async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileError> {
@@ -63,7 +78,11 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileErr
     // The cache may not have seen our own last write yet; a decision on it would
     // be made twice.
     let doing = format!("read releaseplan {namespace}/{name}");
-    let Some(mut plan) = api.get_opt(&name).await.map_err(ReconcileError::api(doing))? else {
+    let Some(mut plan) = api
+        .get_opt(&name)
+        .await
+        .map_err(ReconcileError::api(doing))?
+    else {
         ctx.forget(cached.metadata.uid.as_deref().unwrap_or_default());
         return Ok(Action::await_change());
     };
@@ -99,7 +118,7 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileErr
     }
     let put_off = record::record(ctx, &plan, &decision.status).await?;
     log(&plan, &decision);
-    ctx.metrics.observe_transition(&status, &decision.status);
+    count(ctx, &status, &decision.status);
     record::tell(ctx, &plan, &decision.events).await;
     let wake = [decision.wake, put_off].into_iter().flatten().min();
     Ok(Action::requeue(wake.unwrap_or(ctx.resync).min(ctx.resync)))
@@ -111,7 +130,12 @@ fn decide(
     status: &ReleasePlanStatus,
     world: &World,
 ) -> Decision {
-    let input = Input { plan, status, world, now: ctx.clock.now() };
+    let input = Input {
+        plan,
+        status,
+        world,
+        now: ctx.clock.now(),
+    };
     machine::step(&input)
 }
 
@@ -119,6 +143,23 @@ fn log(plan: &StoredPlan, decision: &Decision) {
     for event in &decision.events {
         let phase = decision.status.phase.map(phase_name);
         tracing::info!(plan = %plan.name_any(), ?phase, reason = %event.reason, "{}", event.note);
+    }
+}
+
+/// Counts what a recorded decision began and ended.
+fn count(ctx: &Context, before: &ReleasePlanStatus, after: &ReleasePlanStatus) {
+    let last = before.history.last().map_or(0, |record| record.number);
+    for record in after.history.iter().filter(|record| record.number > last) {
+        ctx.metrics.release_finished(record.result);
+    }
+    let failure = |status: &ReleasePlanStatus| {
+        status
+            .release
+            .as_ref()
+            .and_then(|release| release.failure.clone())
+    };
+    if let (None, Some(failure)) = (failure(before), failure(after)) {
+        ctx.metrics.rollback_started(failure.cause);
     }
 }
 
@@ -136,21 +177,43 @@ const fn phase_name(phase: Phase) -> &'static str {
 /// Says in the status that the operator keeps failing on a plan. Best effort:
 /// the API server may be what fails.
 async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, failures: u32) {
-    let api = Api::<StoredPlan>::namespaced(ctx.client.clone(), &cached.namespace().unwrap_or_default());
+    let api =
+        Api::<StoredPlan>::namespaced(ctx.client.clone(), &cached.namespace().unwrap_or_default());
     let write = async {
-        let plan = api.get(&cached.name_any()).await.map_err(ReconcileError::api("read the plan"))?;
+        let plan = api
+            .get(&cached.name_any())
+            .await
+            .map_err(ReconcileError::api("read the plan"))?;
         let mut status = plan.status.clone().unwrap_or_default();
         let text = format!("{error}; tried {failures} times or more, and tried again every minute");
-        let known = status.conditions.iter().any(|c| c.reason == Reason::ReconcileError.as_str());
+        let known = status
+            .conditions
+            .iter()
+            .any(|c| c.reason == Reason::ReconcileError.as_str());
         if known {
             return Ok(None);
         }
         let wanted = [
-            (ConditionType::Ready, false, Reason::ReconcileError, text.clone()),
-            (ConditionType::Reconciling, false, Reason::ReconcileError, String::new()),
+            (
+                ConditionType::Ready,
+                false,
+                Reason::ReconcileError,
+                text.clone(),
+            ),
+            (
+                ConditionType::Reconciling,
+                false,
+                Reason::ReconcileError,
+                String::new(),
+            ),
             (ConditionType::Stalled, true, Reason::ReconcileError, text),
         ];
-        merge_conditions(&mut status.conditions, &wanted, plan.metadata.generation, ctx.clock.now());
+        merge_conditions(
+            &mut status.conditions,
+            &wanted,
+            plan.metadata.generation,
+            ctx.clock.now(),
+        );
         record::record(ctx, &plan, &status).await
     };
     match tokio::time::timeout(Duration::from_secs(5), write).await {

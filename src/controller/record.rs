@@ -38,7 +38,10 @@ impl LastWrites {
     }
 
     pub(super) fn forget(&self, uid: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(uid);
     }
 }
 
@@ -67,9 +70,12 @@ pub(super) async fn record(
         {"op": "replace", "path": "/metadata/resourceVersion", "value": plan.metadata.resource_version},
         {"op": "add", "path": "/status", "value": status},
     ]);
-    let patch = serde_json::from_value(operations).map(Patch::<()>::Json).map_err(|error| {
-        ReconcileError::Api { doing: doing.clone(), source: Box::new(kube::Error::SerdeError(error)) }
-    })?;
+    let patch = serde_json::from_value(operations)
+        .map(Patch::<()>::Json)
+        .map_err(|error| ReconcileError::Api {
+            doing: doing.clone(),
+            source: Box::new(kube::Error::SerdeError(error)),
+        })?;
     Api::<StoredPlan>::namespaced(ctx.client.clone(), namespace)
         .patch_status(name, &PatchParams::default(), &patch)
         .await
@@ -102,7 +108,11 @@ pub(super) async fn tell(ctx: &Context, plan: &StoredPlan, events: &[EventNote])
     let reference = plan.object_ref(&());
     for note in events {
         let event = Event {
-            type_: if note.warning { EventType::Warning } else { EventType::Normal },
+            type_: if note.warning {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            },
             reason: note.reason.as_str().to_owned(),
             note: Some(note.note.clone()),
             action: "Release".to_owned(),
@@ -123,7 +133,10 @@ mod tests {
     fn numbers_of_pods_are_progress_and_a_phase_is_not() {
         let with = |updated, phase| ReleasePlanStatus {
             phase: Some(phase),
-            components: vec![ComponentStatus { updated_replicas: updated, ..ComponentStatus::default() }],
+            components: vec![ComponentStatus {
+                updated_replicas: updated,
+                ..ComponentStatus::default()
+            }],
             ..ReleasePlanStatus::default()
         };
         let one = without_progress(&with(Some(1), Phase::RollingOut));

@@ -59,7 +59,10 @@ fn template_digest<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Err
         template: Value,
     }
     let mut template = Spec::deserialize(input)?.template;
-    if let Some(labels) = template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+    if let Some(labels) = template
+        .pointer_mut("/metadata/labels")
+        .and_then(Value::as_object_mut)
+    {
         labels.remove("pod-template-hash");
     }
     Ok(canon::digest(&template))
@@ -135,9 +138,7 @@ pub(super) fn new_pods<'a>(
     };
     let uid = current.metadata.uid.as_deref().unwrap_or_default();
     let mut faults: Vec<PodFault> = pods
-        .filter(|pod| {
-            pod.metadata.deletion_timestamp.is_none() && is_owned(&pod.metadata, uid)
-        })
+        .filter(|pod| pod.metadata.deletion_timestamp.is_none() && is_owned(&pod.metadata, uid))
         .flat_map(faults)
         .collect();
     faults.sort_by(|a, b| {
@@ -145,7 +146,10 @@ pub(super) fn new_pods<'a>(
         rank(a).cmp(&rank(b)).then_with(|| a.pod.cmp(&b.pod))
     });
     faults.truncate(5);
-    NewPods { available: current.available, faults }
+    NewPods {
+        available: current.available,
+        faults,
+    }
 }
 
 fn is_owned(meta: &ObjectMeta, uid: &str) -> bool {
@@ -155,10 +159,19 @@ fn is_owned(meta: &ObjectMeta, uid: &str) -> bool {
 
 fn faults(pod: &PodView) -> impl Iterator<Item = PodFault> {
     let name = pod.metadata.name.clone().unwrap_or_default();
-    let statuses = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
+    let statuses = pod
+        .status
+        .init_container_statuses
+        .iter()
+        .chain(&pod.status.container_statuses);
     statuses.filter_map(move |status| {
-        let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
-        let reason = waiting.and_then(|waiting| waiting.reason.clone()).unwrap_or_default();
+        let waiting = status
+            .state
+            .as_ref()
+            .and_then(|state| state.waiting.as_ref());
+        let reason = waiting
+            .and_then(|waiting| waiting.reason.clone())
+            .unwrap_or_default();
         // A first failed pull (ErrImagePull) and a first crash are not yet
         // reasons: registries and dependencies come back.
         let cause = match reason.as_str() {
@@ -170,16 +183,27 @@ fn faults(pod: &PodView) -> impl Iterator<Item = PodFault> {
         if cause.is_none() && status.restart_count == 0 && reason.is_empty() {
             return None;
         }
-        let ended = status.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+        let ended = status
+            .last_state
+            .as_ref()
+            .and_then(|state| state.terminated.as_ref());
         let ended = ended.or_else(|| status.state.as_ref().and_then(|s| s.terminated.as_ref()));
         let mut message = reason;
         if let Some(text) = waiting.and_then(|waiting| waiting.message.as_deref()) {
-            message = if message.is_empty() { text.to_owned() } else { format!("{message}: {text}") };
+            message = if message.is_empty() {
+                text.to_owned()
+            } else {
+                format!("{message}: {text}")
+            };
         }
         if let Some(ended) = ended {
             let why = ended.reason.as_deref().unwrap_or("ended");
             let text = format!("last exit code {} ({why})", ended.exit_code);
-            message = if message.is_empty() { text } else { format!("{message}, {text}") };
+            message = if message.is_empty() {
+                text
+            } else {
+                format!("{message}, {text}")
+            };
         }
         Some(PodFault {
             pod: name.clone(),
@@ -235,13 +259,24 @@ mod tests {
         ];
         let seen = new_pods("d", &live, sets.iter(), pods.iter());
         assert_eq!(seen.available, 1);
-        let names: Vec<_> = seen.faults.iter().map(|f| (f.pod.as_str(), f.restarts, f.cause)).collect();
+        let names: Vec<_> = seen
+            .faults
+            .iter()
+            .map(|f| (f.pod.as_str(), f.restarts, f.cause))
+            .collect();
         assert_eq!(
             names,
-            [("new-2", 0, Some(Cause::ImagePullBackOff)), ("new-1", 2, None)],
+            [
+                ("new-2", 0, Some(Cause::ImagePullBackOff)),
+                ("new-1", 2, None)
+            ],
             "worst first"
         );
-        assert!(seen.faults[1].message.contains("last exit code 1"), "{}", seen.faults[1].message);
+        assert!(
+            seen.faults[1].message.contains("last exit code 1"),
+            "{}",
+            seen.faults[1].message
+        );
     }
 
     #[test]
@@ -251,6 +286,9 @@ mod tests {
         let sets = [set("new", "cart:2", 0)];
         let pods = [pod("new-1", "new", waiting("ErrImagePull", 0))];
         let seen = new_pods("d", &live, sets.iter(), pods.iter());
-        assert_eq!(seen.faults.iter().map(|f| f.cause).collect::<Vec<_>>(), [None]);
+        assert_eq!(
+            seen.faults.iter().map(|f| f.cause).collect::<Vec<_>>(),
+            [None]
+        );
     }
 }

@@ -43,24 +43,49 @@ pub(super) type Tasks = mpsc::UnboundedReceiver<BoxFuture<'static, ()>>;
 
 impl Watches {
     /// No watches yet; every event of a later one is sent to `triggers`.
-    pub(super) fn new(client: Client, triggers: mpsc::Sender<ObjectRef<StoredPlan>>) -> (Self, Tasks) {
+    pub(super) fn new(
+        client: Client,
+        triggers: mpsc::Sender<ObjectRef<StoredPlan>>,
+    ) -> (Self, Tasks) {
         let (tasks, receiver) = mpsc::unbounded_channel();
-        (Self { client, entries: Mutex::default(), tasks, triggers }, receiver)
+        (
+            Self {
+                client,
+                entries: Mutex::default(),
+                tasks,
+                triggers,
+            },
+            receiver,
+        )
     }
 
     /// Watches the pods that `selector` selects for a component of a plan,
     /// unless that is done already.
-    pub(super) fn ensure(&self, plan: &ObjectRef<StoredPlan>, uid: &str, target: &Target, selector: &str) {
+    pub(super) fn ensure(
+        &self,
+        plan: &ObjectRef<StoredPlan>,
+        uid: &str,
+        target: &Target,
+        selector: &str,
+    ) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let plan_entries = entries.entry(uid.to_owned()).or_default();
-        if plan_entries.get(target).is_some_and(|entry| entry.selector == selector) {
+        if plan_entries
+            .get(target)
+            .is_some_and(|entry| entry.selector == selector)
+        {
             return;
         }
         let namespace = plan.namespace.as_deref().unwrap_or_default();
         let stop = CancellationToken::new();
         let pods = self.start::<PodView>(namespace, selector, plan, &stop);
         let sets = self.start::<ReplicaSetView>(namespace, selector, plan, &stop);
-        let entry = Entry { selector: selector.to_owned(), pods, sets, _stop: stop.drop_guard() };
+        let entry = Entry {
+            selector: selector.to_owned(),
+            pods,
+            sets,
+            _stop: stop.drop_guard(),
+        };
         plan_entries.insert(target.clone(), entry);
     }
 
@@ -114,7 +139,10 @@ impl Watches {
 
     /// Ends the watches of a plan.
     pub(super) fn stop(&self, uid: &str) {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        self.entries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(uid);
     }
 
     /// What the pods of a component say; none until the first full list is in.

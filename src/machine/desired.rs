@@ -171,7 +171,12 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         })
     };
     match &workload.dry_run {
-        Some(DryRun::Merged { template, owned, carried, .. }) => {
+        Some(DryRun::Merged {
+            template,
+            owned,
+            carried,
+            ..
+        }) => {
             let new = owned.difference(&workload.owned);
             found.merge(Found::record(&workload.template, &new));
             // A field that was given back is recorded anew when it is taken
@@ -184,7 +189,10 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
             found.forget(&back);
             let digest = view.scope.template_digest.clone();
             let frozen = frozen(digest, template.clone(), owned.clone(), found);
-            Ok(Frozen { carried: carried.clone(), ..frozen })
+            Ok(Frozen {
+                carried: carried.clone(),
+                ..frozen
+            })
         }
         Some(DryRun::Mismatch(text)) => fault(Reason::TemplateMismatch, text),
         Some(DryRun::Refused(text)) => fault(Reason::TemplateRefused, text),

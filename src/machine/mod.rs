@@ -24,8 +24,8 @@ pub use context::step;
 pub use needs::{Needs, found, needs};
 pub use scope::{Scope, scope};
 pub use types::{
-    Action, Decision, DryRun, EventNote, Input, NewPods, Observed, PlanFacts, PodFault, Workload,
-    World,
+    Action, Decision, DryRun, EventNote, Input, NewPods, Observed, PlanFacts, PodFault,
+    TemplateWrite, Workload, World,
 };
 
 #[cfg(test)]

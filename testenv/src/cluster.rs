@@ -6,15 +6,19 @@
 
 mod commands;
 mod config;
+mod detached;
+mod options;
 mod ready;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use commands::Commands;
 pub(crate) use config::write_kubeconfig;
 use config::{Layout, State};
+pub use detached::down;
+pub use options::ClusterOptions;
 pub(crate) use ready::block_on;
 pub use ready::client_for;
 
@@ -33,55 +37,6 @@ use crate::watchdog::Watchdog;
 const PROCESS_START: Duration = Duration::from_secs(60);
 /// How often a start is tried when ports were lost to another process.
 const PORT_ATTEMPTS: usize = 3;
-
-/// How to start a cluster.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct ClusterOptions {
-    audit: bool,
-    dir: Option<PathBuf>,
-    detached: bool,
-}
-
-impl Default for ClusterOptions {
-    fn default() -> Self {
-        Self {
-            audit: true,
-            dir: None,
-            detached: false,
-        }
-    }
-}
-
-impl ClusterOptions {
-    /// With audit log, in a temporary folder, owned.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Whether the API server writes an audit log (yes unless told).
-    #[must_use]
-    pub const fn audit(mut self, audit: bool) -> Self {
-        self.audit = audit;
-        self
-    }
-
-    /// Keeps everything in this folder instead of a temporary one. A cluster
-    /// that is there already is completed, not replaced.
-    #[must_use]
-    pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.dir = Some(dir.into());
-        self
-    }
-
-    /// The cluster goes on after its owner, until [`down`].
-    #[must_use]
-    pub const fn detached(mut self, detached: bool) -> Self {
-        self.detached = detached;
-        self
-    }
-}
 
 /// A control plane that works: the API answers, the node is ready, the
 /// controllers run.
@@ -114,6 +69,24 @@ impl Cluster {
             match Self::start_once(&options, &tools) {
                 Err(error) if error.is_port_taken() && attempt < PORT_ATTEMPTS => attempt += 1,
                 result => return result,
+            }
+        }
+    }
+
+    /// The cluster that the tests of this process share: started by the first
+    /// that asks, ended with the process. Tests that share it take namespaces
+    /// of their own and stop none of its processes.
+    ///
+    /// # Errors
+    /// As for [`Cluster::start`].
+    pub fn shared() -> Result<Arc<Self>, Error> {
+        static SHARED: Mutex<Option<Arc<Cluster>>> = Mutex::new(None);
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*shared {
+            Some(cluster) => Ok(Arc::clone(cluster)),
+            None => {
+                let cluster = Arc::new(Self::start(ClusterOptions::new())?);
+                Ok(Arc::clone(shared.insert(cluster)))
             }
         }
     }
@@ -208,7 +181,7 @@ impl Cluster {
 
     /// Takes over what an earlier run started under this name.
     pub(crate) fn adopt(&self, name: &str) -> Option<Process> {
-        adopt(&self.layout, name)
+        detached::adopt(&self.layout, name)
     }
 
     pub(crate) const fn is_detached(&self) -> bool {
@@ -217,7 +190,7 @@ impl Cluster {
 
     /// Stands in the command line of every process of this cluster.
     fn mark(&self) -> String {
-        mark(&self.layout)
+        detached::mark(&self.layout)
     }
 
     pub(crate) fn with_process<T>(
@@ -240,10 +213,8 @@ impl Cluster {
     pub(crate) fn forget(&self, name: &str) {
         self.processes().retain(|process| {
             let gone = process.name() == name;
-            if gone {
-                if let Some(watchdog) = &self.watchdog {
-                    watchdog.remove(process.pid());
-                }
+            if gone && let Some(watchdog) = &self.watchdog {
+                watchdog.remove(process.pid());
             }
             !gone
         });
@@ -456,60 +427,4 @@ fn temporary_dir(watchdog: Option<&Watchdog>) -> Result<PathBuf, Error> {
         watchdog.remove_dir_at_end(&dir);
     }
     Ok(dir)
-}
-
-fn mark(layout: &Layout) -> String {
-    layout.data().display().to_string()
-}
-
-fn adopt(layout: &Layout, name: &str) -> Option<Process> {
-    let pid = std::fs::read_to_string(layout.pid_file(name)).ok()?;
-    let pid = pid.trim().parse().ok()?;
-    Process::adopt(name, pid, layout.log(name), &mark(layout))
-}
-
-/// Ends the detached cluster in `dir`, also one that never came up fully, and
-/// waits until every process is gone. Logs stay. Returns what was ended.
-///
-/// # Errors
-/// When the folder cannot be read or cleared.
-pub fn down(dir: &Path) -> Result<Vec<String>, Error> {
-    let root = std::path::absolute(dir).map_err(Error::io("find", dir))?;
-    let layout = Layout::new(&root);
-    let pids = layout.pids();
-    let names: Vec<String> = match std::fs::read_dir(&pids) {
-        Ok(entries) => entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .collect(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(Error::io("read", pids)(error)),
-    };
-    // What uses the API server ends before it does; etcd ends last.
-    let rank = |name: &str| match name {
-        "etcd" => 2,
-        "kube-apiserver" => 1,
-        _ => 0,
-    };
-    let mut ended = Vec::new();
-    for round in 0..=2 {
-        let mut processes: Vec<Process> = names
-            .iter()
-            .filter(|name| rank(name) == round)
-            .filter_map(|name| adopt(&layout, name))
-            .collect();
-        for process in &mut processes {
-            process.signal(rustix::process::Signal::TERM);
-        }
-        for process in &mut processes {
-            process.stop(Duration::from_secs(10));
-            ended.push(process.name().to_owned());
-        }
-    }
-    for path in [layout.pids(), layout.data()] {
-        if path.exists() {
-            std::fs::remove_dir_all(&path).map_err(Error::io("remove", &path))?;
-        }
-    }
-    let _ = std::fs::remove_file(layout.kubeconfig());
-    Ok(ended)
 }

@@ -282,7 +282,7 @@ impl Drop for Operator {
 fn install(cluster: &Cluster, manifests: &Path) -> Result<(), Error> {
     let file = |name: &str| manifests.join(name).display().to_string();
     for name in [
-        "crds/",
+        "crds/releaseplans.belay.dev.yaml",
         "deploy/namespace.yaml",
         "deploy/serviceaccount.yaml",
         "deploy/rbac.yaml",

@@ -1,7 +1,8 @@
 //! Decides where each binary of the control plane comes from: the folder in
-//! `KUBEBUILDER_ASSETS`, then PATH, then the user's cache, and at last a build
-//! from the Go modules under `testenv/go`. A binary found outside the cache is
-//! used only when it reports the pinned minor version or a newer one.
+//! `KUBEBUILDER_ASSETS`, the user's cache, PATH, and at last a build from the
+//! Go modules under `testenv/go` into the cache. A binary from elsewhere than
+//! the cache is used only when it reports the pinned minor version or a newer
+//! one.
 
 mod build;
 mod version;

@@ -72,10 +72,10 @@ impl Case {
         loop {
             let pods = self.pods().await;
             let status = pods.into_iter().next().and_then(|pod| pod.status);
-            if let Some(status) = &status {
-                if condition(status) {
-                    return status.clone();
-                }
+            if let Some(status) = &status
+                && condition(status)
+            {
+                return status.clone();
             }
             assert!(
                 Instant::now() < deadline,

@@ -252,3 +252,38 @@ fn run(
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Silent;
+
+    fn job(toolchain: &'static str) -> Job {
+        Job {
+            what: "etcd".to_owned(),
+            toolchain,
+            hint: "Go 1.26 or newer",
+        }
+    }
+
+    #[test]
+    fn a_missing_toolchain_is_named_with_what_to_install() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let command = Command::new(dir.path().join("go"));
+        let error = run(command, &job("go"), dir.path(), &Silent).expect_err("no go");
+        assert_eq!(
+            error.to_string(),
+            "go is needed to build etcd and is not on PATH: install Go 1.26 or newer, \
+             or set KUBEBUILDER_ASSETS to a folder that has the binaries"
+        );
+    }
+
+    #[test]
+    fn a_failed_build_shows_what_the_compiler_said() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "echo no such package >&2; exit 2"]);
+        let error = run(command, &job("go"), dir.path(), &Silent).expect_err("failed");
+        assert!(error.to_string().contains("no such package"), "{error}");
+    }
+}

@@ -1,0 +1,22 @@
+//! Belay on a real control plane: the operator's own binary, under its own
+//! service account, with kubectl as the user.
+//!
+//! All tests share one cluster and one operator and use a namespace each; those
+//! that stop, kill or cut off the operator have a cluster of their own.
+
+#![allow(
+    clippy::print_stderr,
+    unreachable_pub,
+    reason = "failures tell what happened; the modules of a test are nobody else's"
+)]
+
+mod admission;
+mod deletion;
+mod followed;
+mod installation;
+mod recovery;
+mod release;
+mod rivals;
+mod rollback;
+mod support;
+mod verdicts;

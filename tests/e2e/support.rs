@@ -1,0 +1,422 @@
+//! One namespace of a real cluster with a real operator, for one test.
+
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
+
+use belay::api::{Phase, Reason, ReleasePlanStatus, StoredPlan};
+use belay_testenv::{
+    AuditEntry, AuditFilter, AuditLog, Cluster, KubectlOutput, Operator, OperatorOptions,
+};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Namespace};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, PostParams},
+    runtime::{
+        reflector::ObjectRef,
+        wait::{Condition, await_condition},
+    },
+};
+
+/// Longest wait for something that is expected within seconds. Generous, since
+/// tests run side by side on small machines.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// The cluster and the operator that most tests share.
+struct Shared {
+    cluster: Arc<Cluster>,
+    operator: Operator,
+}
+
+fn shared() -> &'static Shared {
+    static SHARED: OnceLock<Shared> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let cluster = Cluster::shared().unwrap();
+        let operator = Operator::start(&cluster, &options()).unwrap();
+        Shared { cluster, operator }
+    })
+}
+
+/// The operator under test.
+pub fn options() -> OperatorOptions {
+    OperatorOptions::new(Path::new(env!("CARGO_BIN_EXE_belay"))).arg("--drain").arg("0s").arg("--log").arg("info,belay=debug")
+}
+
+/// One namespace, and what a test does in it. Tells all it can if the test
+/// fails.
+pub struct Scene {
+    pub namespace: String,
+    pub client: Client,
+    pub cluster: Arc<Cluster>,
+    audit: AuditLog,
+}
+
+impl Scene {
+    /// A new namespace on the shared cluster.
+    pub async fn new(name: &str) -> Self {
+        let shared = tokio::task::spawn_blocking(shared).await.unwrap();
+        Self::on(&shared.cluster, name).await
+    }
+
+    /// A new namespace on a cluster of the test's own.
+    pub async fn on(cluster: &Arc<Cluster>, name: &str) -> Self {
+        let client = cluster.client().await.unwrap();
+        let namespace = Namespace {
+            metadata: kube::core::ObjectMeta { name: Some(name.to_owned()), ..Default::default() },
+            ..Namespace::default()
+        };
+        Api::<Namespace>::all(client.clone())
+            .create(&PostParams::default(), &namespace)
+            .await
+            .unwrap();
+        let audit = cluster.audit().from_here();
+        Self { namespace: name.to_owned(), client, cluster: Arc::clone(cluster), audit }
+    }
+
+    pub fn plans(&self) -> Api<StoredPlan> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    pub fn deployments(&self) -> Api<Deployment> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// kubectl in the namespace, whatever comes of it.
+    pub async fn kubectl_raw(&self, args: &[&str]) -> KubectlOutput {
+        self.kubectl_with(args, None).await
+    }
+
+    async fn kubectl_with(&self, args: &[&str], stdin: Option<String>) -> KubectlOutput {
+        let mut all = vec!["-n", &self.namespace];
+        all.extend(args);
+        let mut command = self.cluster.kubectl_command(&all);
+        if let Some(stdin) = stdin {
+            command = command.stdin(stdin);
+        }
+        tokio::task::spawn_blocking(move || command.run()).await.unwrap().unwrap()
+    }
+
+    /// kubectl in the namespace, which must succeed.
+    pub async fn kubectl(&self, args: &[&str]) -> String {
+        let output = self.kubectl_raw(args).await;
+        assert!(output.success(), "kubectl {args:?}: {}", output.stderr);
+        output.stdout
+    }
+
+    /// `kubectl apply` of a manifest, whatever comes of it.
+    pub async fn try_apply(&self, manifest: &str, args: &[&str]) -> KubectlOutput {
+        let mut all = vec!["apply", "-f", "-"];
+        all.extend(args);
+        self.kubectl_with(&all, Some(manifest.to_owned())).await
+    }
+
+    /// `kubectl apply` of a manifest, which must succeed.
+    pub async fn apply(&self, manifest: &str) {
+        let output = self.try_apply(manifest, &[]).await;
+        assert!(output.success(), "kubectl apply: {}\n{manifest}", output.stderr);
+    }
+
+    /// `kubectl create` of a manifest, whatever comes of it.
+    pub async fn create(&self, manifest: &str) -> KubectlOutput {
+        self.kubectl_with(&["create", "-f", "-", "-o", "name"], Some(manifest.to_owned())).await
+    }
+
+    /// Applies a Deployment of one container `app` and waits until it is
+    /// available.
+    pub async fn deployment(&self, name: &str, image: &str, replicas: u8) {
+        self.apply(&deployment(name, image, replicas)).await;
+        self.available(name).await;
+    }
+
+    /// Waits until a Deployment is rolled out in full.
+    pub async fn available(&self, name: &str) {
+        self.deployment_until(name, "is available", |deployment| {
+            let (Some(spec), Some(status)) = (&deployment.spec, &deployment.status) else {
+                return false;
+            };
+            let wanted = spec.replicas;
+            status.observed_generation >= deployment.metadata.generation
+                && status.updated_replicas.unwrap_or_default() >= wanted.unwrap_or(1)
+                && status.available_replicas.unwrap_or_default() >= wanted.unwrap_or(1)
+                && status.replicas == status.updated_replicas
+        })
+        .await;
+    }
+
+    /// Waits for a Deployment to be as wanted.
+    pub async fn deployment_until(
+        &self,
+        name: &str,
+        what: &str,
+        condition: impl Fn(&Deployment) -> bool,
+    ) -> Deployment {
+        self.until(self.deployments(), name, what, SOON, condition).await
+    }
+
+    /// Waits for a plan's status to be as wanted.
+    pub async fn plan_until(
+        &self,
+        name: &str,
+        what: &str,
+        condition: impl Fn(&ReleasePlanStatus) -> bool,
+    ) -> ReleasePlanStatus {
+        let plan = self
+            .until(self.plans(), name, what, SOON, |plan: &StoredPlan| {
+                plan.status.as_ref().is_some_and(&condition)
+            })
+            .await;
+        plan.status.unwrap()
+    }
+
+    /// Waits until a plan is Ready for the spec that it has now.
+    pub async fn ready(&self, name: &str) -> ReleasePlanStatus {
+        let plan = self.until(self.plans(), name, "is Ready", SOON, |plan: &StoredPlan| {
+            let generation = plan.metadata.generation;
+            plan.status.as_ref().is_some_and(|status| {
+                holds(status, "Ready", "True") && status.observed_generation == generation
+            })
+        });
+        plan.await.status.unwrap()
+    }
+
+    /// Waits until a plan is Ready on images that are asked for.
+    pub async fn because(&self, name: &str, reason: Reason) -> ReleasePlanStatus {
+        self.plan_until(name, reason.as_str(), |status| {
+            status
+                .conditions
+                .iter()
+                .any(|c| c.type_ == "Ready" && c.reason == reason.as_str())
+        })
+        .await
+    }
+
+    /// Waits until a plan is in a phase.
+    pub async fn phase(&self, name: &str, phase: Phase) -> ReleasePlanStatus {
+        self.plan_until(name, &format!("{phase:?}"), |status| status.phase == Some(phase)).await
+    }
+
+    async fn until<K>(
+        &self,
+        api: Api<K>,
+        name: &str,
+        what: &str,
+        limit: Duration,
+        condition: impl Fn(&K) -> bool,
+    ) -> K
+    where
+        K: kube::Resource<DynamicType = ()>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned
+            + Send
+            + 'static,
+    {
+        let wanted = move |object: Option<&K>| object.is_some_and(&condition);
+        let waited = await_condition(api, name, Wanted(wanted));
+        match tokio::time::timeout(limit, waited).await {
+            Ok(object) => object.unwrap().unwrap(),
+            Err(_) => panic!("{name} not so within {limit:?}: {what}"),
+        }
+    }
+
+    /// Waits until an object is gone.
+    pub async fn gone(&self, name: &str) {
+        let waited = await_condition(self.plans(), name, Wanted(|plan: Option<&StoredPlan>| plan.is_none()));
+        tokio::time::timeout(SOON, waited).await.expect("the plan is gone").unwrap();
+    }
+
+    /// The image of a container of a live template.
+    pub async fn image(&self, name: &str) -> String {
+        let deployment = self.deployments().get(name).await.unwrap();
+        image_of(&deployment)
+    }
+
+    /// The live pod template as JSON.
+    pub async fn template(&self, name: &str) -> serde_json::Value {
+        let resource = kube::core::ApiResource::erase::<Deployment>(&());
+        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        api.get(name).await.unwrap().data["spec"]["template"].clone()
+    }
+
+    /// What the operator wrote in this namespace so far.
+    pub async fn writes(&self) -> Vec<AuditEntry> {
+        let filter = AuditFilter::new()
+            .service_account("belay-system", "belay")
+            .namespace(&self.namespace)
+            .writes();
+        self.audited(filter).await
+    }
+
+    /// Writes of the operator to the Deployments of this namespace.
+    pub async fn writes_to_deployments(&self) -> Vec<AuditEntry> {
+        let writes = self.writes().await;
+        writes.into_iter().filter(|entry| entry.resource == "deployments").collect()
+    }
+
+    pub async fn audited(&self, filter: AuditFilter) -> Vec<AuditEntry> {
+        let (cluster, audit) = (Arc::clone(&self.cluster), self.audit.clone());
+        tokio::task::spawn_blocking(move || {
+            cluster.settle_audit().unwrap();
+            audit.matching(&filter).unwrap()
+        })
+        .await
+        .unwrap()
+    }
+
+    /// Checks that nothing changes in the operator's writes while `passes` full
+    /// looks at the plan are made, each provoked by an event.
+    pub async fn assert_quiet(&self, plan: &str, passes: u32) {
+        let before = self.writes().await.len();
+        let started = self.plans().get(plan).await.unwrap().status;
+        for pass in 0..passes {
+            let stamp = format!("belay-test/pass={pass}");
+            self.kubectl(&["annotate", "--overwrite", "relplan", plan, &stamp]).await;
+        }
+        // The operator has dealt with the last event once it has read the plan
+        // after it.
+        let deadline = Instant::now() + SOON;
+        loop {
+            let reads = self
+                .audited(
+                    AuditFilter::new()
+                        .service_account("belay-system", "belay")
+                        .verbs(["get"])
+                        .resource("releaseplans")
+                        .namespace(&self.namespace)
+                        .name(plan),
+                )
+                .await;
+            let last = self.plans().get(plan).await.unwrap();
+            let touched = last.metadata.managed_fields.iter().flatten().filter_map(|m| m.time.as_ref()).map(|t| t.0).max();
+            if reads.last().is_some_and(|read| Some(read.received) > touched) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "the operator looks at the plan");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let after = self.writes().await;
+        assert_eq!(after.len(), before, "writes: {:#?}", &after[before..]);
+        assert_eq!(self.plans().get(plan).await.unwrap().status, started);
+    }
+}
+
+/// A condition made of a closure.
+struct Wanted<F>(F);
+
+impl<K, F: Fn(Option<&K>) -> bool> Condition<K> for Wanted<F> {
+    fn matches_object(&self, object: Option<&K>) -> bool {
+        (self.0)(object)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let mut report = format!("---- namespace {} ----\n", self.namespace);
+        for args in [
+            ["get", "releaseplans", "-o", "yaml"],
+            ["get", "deployments,replicasets,pods", "-o", "wide"],
+            ["get", "controllerrevisions", "-o", "wide"],
+            ["get", "events", "-o", "wide"],
+        ] {
+            let mut all = vec!["-n", self.namespace.as_str()];
+            all.extend(args);
+            if let Ok(output) = self.cluster.kubectl(&all) {
+                report.push_str(&format!("$ kubectl {}\n{}\n", all.join(" "), output.stdout));
+            }
+        }
+        let log = std::fs::read_to_string(self.cluster.logs().join("operator.log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(&self.namespace)).collect();
+        report.push_str(&lines[lines.len().saturating_sub(80)..].join("\n"));
+        eprintln!("{report}");
+    }
+}
+
+/// Whether a condition has a status.
+pub fn holds(status: &ReleasePlanStatus, type_: &str, value: &str) -> bool {
+    status.conditions.iter().any(|c| c.type_ == type_ && c.status == value)
+}
+
+/// A condition's message.
+pub fn message(status: &ReleasePlanStatus, type_: &str) -> String {
+    let condition = status.conditions.iter().find(|c| c.type_ == type_);
+    condition.map(|c| c.message.clone()).unwrap_or_default()
+}
+
+pub fn image_of(deployment: &Deployment) -> String {
+    let spec = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+    spec.containers[0].image.clone().unwrap()
+}
+
+/// A Deployment of one container `app`.
+pub fn deployment(name: &str, image: &str, replicas: u8) -> String {
+    format!(
+        "apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec:
+      containers:
+      - name: app
+        image: {image}
+        env:
+        - {{name: LOG, value: info}}
+"
+    )
+}
+
+/// A plan that says an image for container `app` of each component.
+pub fn plan(name: &str, components: &[(&str, &str)], rest: &str) -> String {
+    let components: String = components
+        .iter()
+        .map(|(workload, image)| {
+            format!(
+                "  - workload: {{kind: Deployment, name: {workload}}}
+    template: {{spec: {{containers: [{{name: app, image: \"{image}\"}}]}}}}
+"
+            )
+        })
+        .collect();
+    format!(
+        "apiVersion: belay.dev/v1alpha1
+kind: ReleasePlan
+metadata: {{name: {name}}}
+spec:
+  components:
+{components}{rest}"
+    )
+}
+
+/// A plan that follows its workloads.
+pub fn following(name: &str, workloads: &[&str], rest: &str) -> String {
+    let components: String = workloads
+        .iter()
+        .map(|workload| format!("  - workload: {{kind: Deployment, name: {workload}}}\n"))
+        .collect();
+    format!(
+        "apiVersion: belay.dev/v1alpha1
+kind: ReleasePlan
+metadata: {{name: {name}}}
+spec:
+  components:
+{components}{rest}"
+    )
+}
+
+/// The shared operator.
+pub fn operator() -> &'static Operator {
+    &shared().operator
+}
+
+/// A reference by name, for messages.
+pub fn reference(scene: &Scene, name: &str) -> ObjectRef<StoredPlan> {
+    ObjectRef::new(name).within(&scene.namespace)
+}

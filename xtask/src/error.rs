@@ -1,0 +1,37 @@
+//! The error type of the commands.
+
+use std::path::PathBuf;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The control plane or the operator.
+    #[error(transparent)]
+    Environment(#[from] belay_testenv::Error),
+    /// A program could not be started.
+    #[error("cannot run {program}: {source}")]
+    Run {
+        program: String,
+        source: std::io::Error,
+    },
+    /// A program said no; it has told the person why.
+    #[error("{command} failed ({status})")]
+    Failed { command: String, status: String },
+    /// cargo did not say where the binary is.
+    #[error("cargo built no binary {0}: is it still declared in Cargo.toml?")]
+    NoBinary(String),
+    /// A file could not be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        path: PathBuf,
+        source: std::io::Error,
+    },
+    /// The generated CRD in the tree is not what the types say.
+    #[error(
+        "{path} is not what the Rust types say; write it anew with: cargo run --bin belay -- crd > {path}"
+    )]
+    CrdDrift { path: String },
+    /// Some checks failed.
+    #[error("failed: {0}")]
+    Checks(String),
+}
