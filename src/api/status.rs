@@ -232,6 +232,8 @@ pub enum Cause {
     TemplateRefused,
     /// A workload disappeared in mid-release.
     WorkloadMissing,
+    /// The record of what was being released was deleted or changed.
+    RevisionLost,
     /// The content went back to the stable one.
     Reverted,
     /// The plan was deleted.

@@ -57,7 +57,14 @@ fn run(ctx: &mut Context<'_>) {
             } else {
                 Reason::InvalidPlan
             };
-            return report::stalled(ctx, reason, &format!("{violations}"));
+            let text = format!("{violations}");
+            return match ctx.release().map(|release| release.stage) {
+                Some(Stage::Promote | Stage::Bake) => rollout::hold(ctx, reason, &text),
+                Some(Stage::Settle) if ctx.has_applied() => {
+                    restore::refused(ctx, format!("the plan cannot be released: {text}"));
+                }
+                _ => report::stalled(ctx, reason, &text),
+            };
         }
     };
     if ctx.release().is_none()
@@ -124,8 +131,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn finish(mut self) -> Decision {
-        self.status.observed_generation = Some(self.input.world.plan.generation);
+    fn finish(self) -> Decision {
         Decision {
             status: self.status,
             actions: self.actions,
@@ -155,7 +161,37 @@ impl<'a> Context<'a> {
         self.status.release.as_ref()
     }
 
+    /// Whether a release may have moved workloads.
+    pub(super) fn has_applied(&self) -> bool {
+        self.release().is_some_and(|r| !r.applied.is_empty())
+    }
+
+    /// Whether the plan names other components than the release in progress
+    /// began with; these stay until it has ended.
+    pub(super) fn set_changed(&self, plan: &Plan) -> bool {
+        let planned = plan.components();
+        planned.len() != self.scope.len()
+            || !self.scope.iter().all(|s| {
+                planned
+                    .iter()
+                    .any(|p| p.name == s.name && p.target == s.target)
+            })
+    }
+
     pub(super) fn act(&mut self, action: Action) {
+        let outside = matches!(
+            action,
+            Action::CreateRevision { .. } | Action::Apply { .. } | Action::Replace { .. }
+        );
+        let facts = &self.input.world.plan;
+        if outside
+            && !facts.finalizer
+            && !facts.deleting
+            && !self.actions.contains(&Action::EnsureFinalizer)
+        {
+            // Whatever is left behind outside has to be taken back one day.
+            self.actions.push(Action::EnsureFinalizer);
+        }
         self.actions.push(action);
     }
 
@@ -184,6 +220,19 @@ impl<'a> Context<'a> {
             reason,
             note: cut(message),
         });
+    }
+
+    /// Tells of a state that somebody has to do something about, once for each
+    /// time that the plan gets into it.
+    pub(super) fn tell_entry(&mut self, reason: Reason, message: &str) {
+        let message = cut(message);
+        let conditions = &self.input.status.conditions;
+        let known = conditions.iter().any(|c| {
+            c.type_ == "Ready" && c.reason == reason.as_str() && c.message == message
+        });
+        if !known && self.events.iter().all(|event| event.reason != reason) {
+            self.tell(true, reason, &message);
+        }
     }
 
     /// The components that stay in the plan.
@@ -216,7 +265,8 @@ impl<'a> Context<'a> {
         self.revision(self.status.target_revision.as_ref())
     }
 
-    /// Fields that may have been taken of a workload since the stable revision.
+    /// Fields that may have been taken of a workload since the stable revision,
+    /// as far as the revisions say.
     pub(super) fn touched(&self, target: &Target) -> FieldSet {
         let applied = self
             .release()
@@ -294,7 +344,7 @@ pub(super) const fn is_complete(workload: &Workload) -> bool {
 }
 
 /// Cuts a message at a character boundary.
-fn cut(message: &str) -> String {
+pub(super) fn cut(message: &str) -> String {
     if message.len() <= MESSAGE {
         return message.to_owned();
     }

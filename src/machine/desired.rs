@@ -1,17 +1,18 @@
 //! What every component should look like now, and how that differs from the
 //! stable revision.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     DryRun,
     context::{Context, View},
+    needs::found,
 };
 use crate::{
     api::Reason,
-    fields::{FieldSet, Found, canon},
+    fields::{FieldSet, Found, canon, get, graft},
     plan::Plan,
-    revision::{Frozen, RevisionData},
+    revision::{Frozen, MAX_BYTES, RevisionData},
 };
 
 /// How a component differs from the stable revision.
@@ -87,6 +88,15 @@ pub(super) fn desired(ctx: &Context<'_>, plan: &Plan) -> Result<Desired, Obstacl
             message: texts.join("; "),
         });
     }
+    let bytes: usize = frozen.iter().map(|f| f.template.to_string().len()).sum();
+    if bytes > MAX_BYTES {
+        return Err(Obstacle {
+            reason: Reason::TemplateRefused,
+            message: format!(
+                "the pod templates take {bytes} bytes together; a revision holds up to {MAX_BYTES}. Move large values into ConfigMaps, or split the plan"
+            ),
+        });
+    }
     let stable_spec = ctx.stable().map(|stable| stable.data.spec.clone());
     let spec = match stable_spec {
         Some(spec) if refused => spec,
@@ -118,9 +128,7 @@ pub(super) fn missing(ctx: &Context<'_>) -> Option<String> {
 fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Obstacle> {
     let target = &view.scope.target;
     let stable = ctx.stable().and_then(|stable| stable.data.of(target));
-    let found = stable
-        .map(|stable| stable.found.clone())
-        .unwrap_or_default();
+    let mut found = found(&ctx.status, &ctx.input.world.revisions, target);
     let frozen = |partial_digest, template, fields, found| Frozen {
         name: view.scope.name.clone(),
         workload: target.to_ref(),
@@ -146,9 +154,9 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         ));
     }
     if refused && let Some(stable) = stable {
-        // The stable values hold in the plan's own fields; what surrounds them
-        // is as somebody left it.
-        let template = workload.template.clone();
+        // The stable values hold in the plan's own fields, whatever somebody
+        // put there meanwhile; what surrounds them is as it was left.
+        let template = with_fields(workload.template.clone(), stable);
         return Ok(frozen(
             stable.partial_digest.clone(),
             template,
@@ -170,8 +178,15 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
             ..
         }) => {
             let new = owned.difference(&workload.owned);
-            let mut found = found;
             found.merge(Found::record(&workload.template, &new));
+            // A field that was given back is recorded anew when it is taken
+            // again.
+            let back: FieldSet = found
+                .iter()
+                .map(|known| known.path.clone())
+                .filter(|path| !owned.contains(path))
+                .collect();
+            found.forget(&back);
             let digest = view.scope.template_digest.clone();
             let frozen = frozen(digest, template.clone(), owned.clone(), found);
             Ok(Frozen {
@@ -188,6 +203,18 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
             None => fault(Reason::BaselineUnavailable, "not judged yet"),
         },
     }
+}
+
+/// `template` with the frozen values in the fields that the plan owned.
+fn with_fields(mut template: Value, frozen: &Frozen) -> Value {
+    for path in frozen.fields.leaves() {
+        // A field that cannot be put there any more stays as it is: the apply
+        // that follows has the API server's word on it.
+        if let Some(value) = get(&frozen.template, &path) {
+            let _ = graft(&mut template, &path, value.clone());
+        }
+    }
+    template
 }
 
 fn change(ctx: &Context<'_>, view: View<'_>, wanted: &Frozen) -> Change {

@@ -7,15 +7,12 @@ use super::{
     Workload,
     context::{Context, View, is_complete},
 };
-use crate::{
-    api::{Cause, Failure, GatewayDuration},
-    plan::Plan,
-};
+use crate::api::{Cause, Failure, GatewayDuration};
 
 /// Judges a component whose new template is live.
 pub(super) fn pods(
     ctx: &Context<'_>,
-    plan: &Plan,
+    restarts: i32,
     view: View<'_>,
     workload: &Workload,
 ) -> Option<Failure> {
@@ -45,12 +42,10 @@ pub(super) fn pods(
         if let Some(cause) = fault.cause {
             return Some(failure(cause, format!("{place}: {}", fault.message)));
         }
-        (fault.restarts >= plan.restarts()).then(|| {
+        (fault.restarts >= restarts).then(|| {
             let text = format!(
-                "{place} restarted {} times (limit {}): {}",
-                fault.restarts,
-                plan.restarts(),
-                fault.message
+                "{place} restarted {} times (spec.failFast.restarts is {restarts}): {}",
+                fault.restarts, fault.message
             );
             failure(Cause::ContainerRestarts, text)
         })

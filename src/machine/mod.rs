@@ -21,7 +21,7 @@ mod stable;
 mod types;
 
 pub use context::step;
-pub use needs::{Needs, needs};
+pub use needs::{Needs, found, needs};
 pub use scope::{Scope, scope};
 pub use types::{
     Action, Decision, DryRun, EventNote, Input, NewPods, Observed, PlanFacts, PodFault,

@@ -1,10 +1,14 @@
 //! What a pass has to read before it can decide: nothing more, so that an idle
 //! plan costs no dry run and no revision is loaded for it.
 
+use std::collections::BTreeMap;
+
 use super::{Scope, Workload};
 use crate::{
     api::{Phase, ReleasePlanStatus, Stage},
-    fields::canon,
+    fields::{Found, canon},
+    plan::Target,
+    revision::Revision,
 };
 
 /// What has to be read.
@@ -64,6 +68,25 @@ pub fn needs(
         pods: release.is_some_and(|r| r.stage != Stage::Settle),
         revisions,
     }
+}
+
+/// What stood in the fields that Belay took of a workload, under the stable
+/// revision and under every target applied since. The earliest record stands.
+#[must_use]
+pub fn found(
+    status: &ReleasePlanStatus,
+    revisions: &BTreeMap<String, Revision>,
+    target: &Target,
+) -> Found {
+    let applied = status.release.iter().flat_map(|release| &release.applied);
+    let mut found = Found::default();
+    for name in status.stable_revision.iter().chain(applied) {
+        let frozen = revisions.get(name).and_then(|r| r.data.of(target));
+        if let Some(frozen) = frozen {
+            found.merge(frozen.found.clone());
+        }
+    }
+    found
 }
 
 /// Whether a component is not as it was when it was last judged.

@@ -4,7 +4,7 @@
 //! each of them sets all conditions, so that no two of them can contradict each
 //! other.
 
-use super::context::Context;
+use super::context::{Context, cut};
 use crate::api::{
     ConditionType::{Ready, Reconciling, RollbackInProgress, RollingOut, Stable, Stalled},
     Phase, Reason, merge_conditions,
@@ -22,6 +22,10 @@ pub(super) fn progressing(ctx: &mut Context<'_>, reason: Reason, message: &str) 
 
 /// Nothing goes on until somebody acts.
 pub(super) fn stalled(ctx: &mut Context<'_>, reason: Reason, message: &str) {
+    // That a rollback stalls is told once; who it waits for may change often.
+    if reason != Reason::RollbackStalled {
+        ctx.tell_entry(reason, message);
+    }
     set(ctx, reason, message, false, false, true);
 }
 
@@ -34,17 +38,19 @@ fn set(
     stalled: bool,
 ) {
     let phase = *ctx.status.phase.get_or_insert(Phase::Pending);
+    let message = cut(message);
     let text = |holds: bool| {
         if holds {
-            message.to_owned()
+            message.clone()
         } else {
             String::new()
         }
     };
-    let stable = phase == Phase::Stable;
+    let stable = phase == Phase::Stable
+        && !matches!(reason, Reason::Contended | Reason::TargetsMissing);
     let revision = ctx.status.stable_revision.clone().unwrap_or_default();
     let wanted = [
-        (Ready, ready, reason, message.to_owned()),
+        (Ready, ready, reason, message.clone()),
         (Reconciling, reconciling, reason, text(reconciling)),
         (Stalled, stalled, reason, text(stalled)),
         (
@@ -71,6 +77,7 @@ fn set(
         ),
     ];
     let generation = Some(ctx.input.world.plan.generation);
+    ctx.status.observed_generation = generation;
     merge_conditions(
         &mut ctx.status.conditions,
         &wanted,

@@ -7,7 +7,7 @@ use super::{
     Action, Workload, adopt,
     context::{Context, View, is_at, is_complete},
     judge, report,
-    rollout::{prune, record, reset, surplus},
+    rollout::{narrow, prune, record, reset},
     stable::{self, may_write},
 };
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 /// Pace at which a rollback that does not come to its end is looked at.
 const SLOW: Duration = Duration::from_secs(60);
 /// Deadline where the plan cannot be read.
-const DEADLINE: Duration = Duration::from_secs(600);
+pub(super) const DEADLINE: Duration = Duration::from_secs(600);
 
 /// Turns a release around. Nothing is written in this pass: once the status
 /// says that the way is back, a crash cannot lead forward again.
@@ -32,9 +32,10 @@ pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
         return fail(ctx, &failure);
     }
     let stable = ctx.status.stable_revision.clone().unwrap_or_default();
-    let target = ctx.status.target_revision.clone().unwrap_or_default();
+    let from = ctx.status.target_revision.as_ref();
+    let from = from.map_or_else(String::new, |name| format!(" from {name}"));
     let text = format!(
-        "{}: {}; going back from {target} to {stable}",
+        "{}: {}; all components go back{from} to {stable}",
         cause(&failure),
         failure.message
     );
@@ -55,6 +56,17 @@ pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
     ctx.status.step = Some("Restore".to_owned());
     reset(ctx, ComponentState::Waiting);
     report::progressing(ctx, reason, &text);
+}
+
+/// Turns a release around whose newest content cannot be released.
+pub(super) fn refused(ctx: &mut Context<'_>, message: String) {
+    let failure = Failure {
+        component: None,
+        cause: Cause::TemplateRefused,
+        message,
+        at: ctx.micros(),
+    };
+    begin(ctx, failure);
 }
 
 /// Turns a release around whose content went back to the stable one.
@@ -81,13 +93,8 @@ fn fail(ctx: &mut Context<'_>, failure: &Failure) {
     record(ctx, ReleaseResult::Failed, Some(text.clone()));
     let target = ctx.status.target_revision.take().unwrap_or_default();
     ctx.status.release = None;
-    stable::remember(ctx);
+    stable::remember(ctx, None);
     ctx.status.phase = Some(Phase::Failed);
-    ctx.tell(
-        true,
-        Reason::ReleaseFailed,
-        &format!("{text}. There was no healthy revision to return to"),
-    );
     report::judged(ctx, &target);
     report::stalled(
         ctx,
@@ -113,6 +120,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     let mut waiting = Vec::new();
     let mut contended = None;
     let mut late = false;
+    let mut news = newer_spec(ctx);
     for index in backwards(ctx) {
         let Some(scope) = ctx.scope.get(index).cloned() else {
             continue;
@@ -136,7 +144,9 @@ pub(super) fn run(ctx: &mut Context<'_>) {
             continue;
         };
         let touched = touched(ctx, &scope.target);
-        if !is_at(workload, frozen, &touched) && !is_newer(ctx, view, workload) {
+        let newer = is_newer(ctx, view, workload);
+        news |= newer;
+        if !is_at(workload, frozen, &touched) && !newer {
             waiting.push(format!("{} to go back", scope.target));
             if let Some(text) = back(ctx, view, workload, frozen, &touched) {
                 contended.get_or_insert(text);
@@ -144,9 +154,17 @@ pub(super) fn run(ctx: &mut Context<'_>) {
             continue;
         }
         if let Some(left) = judge::progress(ctx, index, workload, deadline) {
-            late |= left == Duration::ZERO;
-            ctx.wake_in(if left == Duration::ZERO { SLOW } else { left });
-            waiting.push(adopt::availability(view, workload));
+            let over = left == Duration::ZERO;
+            late |= over;
+            ctx.wake_in(if over { SLOW } else { left });
+            let mut text = adopt::availability(view, workload);
+            if workload.paused {
+                text.push_str(" (paused by its own spec.paused: resume it)");
+            }
+            waiting.push(text);
+            if over && !newer && surroundings(ctx, view, workload, frozen) {
+                continue;
+            }
         }
         let complete = is_complete(workload);
         if let Some(component) = ctx.component(index) {
@@ -162,6 +180,9 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     if waiting.is_empty() {
         return finish(ctx, stable);
     }
+    if (late || contended.is_some()) && news && !ctx.input.world.plan.deleting {
+        return supersede(ctx);
+    }
     verdict(ctx, &waiting, contended, late);
 }
 
@@ -176,7 +197,7 @@ fn verdict(ctx: &mut Context<'_>, waiting: &[String], contended: Option<String>,
         let out = if deleting {
             "set spec.deletionPolicy to Keep to let the plan go without it"
         } else {
-            "it goes on by itself once they are; new content takes its place at once"
+            "it ends by itself once they are available; new content in the plan takes its place at once"
         };
         let text = format!(
             "everything was sent back to {stable}, but it does not become available: {}; {out}",
@@ -185,9 +206,6 @@ fn verdict(ctx: &mut Context<'_>, waiting: &[String], contended: Option<String>,
         let known = ctx.input.status.decisions.last().map(|d| d.reason);
         if known != Some(Reason::RollbackStalled) {
             ctx.tell(true, Reason::RollbackStalled, &text);
-        }
-        if !deleting && newer_spec(ctx) {
-            return supersede(ctx);
         }
         return report::stalled(ctx, Reason::RollbackStalled, &text);
     }
@@ -246,14 +264,57 @@ fn supersede(ctx: &mut Context<'_>) {
 
 /// Fields to bring back of a workload; none means the whole template.
 fn touched(ctx: &Context<'_>, target: &Target) -> FieldSet {
-    if ctx
-        .release()
-        .is_some_and(|release| release.kind == ReleaseKind::Surroundings)
-    {
-        // What failed is what surrounds the plan's fields.
+    let stable = ctx.stable().and_then(|stable| stable.data.of(target));
+    let applied = ctx.release().map(|r| r.applied.clone()).unwrap_or_default();
+    let surroundings = applied.iter().any(|name| {
+        let frozen = ctx.revision(Some(name)).and_then(|r| r.data.of(target));
+        frozen.zip(stable).is_some_and(|(frozen, stable)| {
+            frozen.partial_digest.is_some()
+                && frozen.partial_digest == stable.partial_digest
+                && !canon::equal(&frozen.template, &stable.template)
+        })
+    });
+    if surroundings {
+        // What was released is what surrounds the plan's fields.
         return FieldSet::default();
     }
-    ctx.touched(target)
+    let owned = ctx
+        .components()
+        .find(|view| view.scope.target == *target)
+        .and_then(|view| view.observed.workload.as_ref())
+        .map(|workload| workload.owned.clone());
+    // What is owned now was taken by somebody's release, even where the record
+    // of it is lost.
+    ctx.touched(target).union(&owned.unwrap_or_default())
+}
+
+/// Brings back also what surrounds the plan's fields, once: it may be what
+/// keeps the stable values from becoming available.
+fn surroundings(
+    ctx: &mut Context<'_>,
+    view: View<'_>,
+    workload: &Workload,
+    frozen: &Frozen,
+) -> bool {
+    if canon::equal(&workload.template, &frozen.template)
+        || !may_write(ctx, view.index, 1 + stable::REASSERTIONS)
+    {
+        return false;
+    }
+    let text = format!(
+        "{} is back on the stable values of the plan's fields but does not become available; the rest of its template differs from the stable revision and is restored too",
+        view.scope.target
+    );
+    ctx.tell(true, Reason::RollingBack, &text);
+    if let Some(component) = ctx.component(view.index) {
+        component.state = Some(ComponentState::Restoring);
+        component.progress_at = None;
+        component.best_ready = None;
+    }
+    ctx.act(Action::Replace {
+        write: stable::write(view, workload, frozen.template.clone()),
+    });
+    true
 }
 
 /// Whether a followed workload has a template that is neither stable nor one
@@ -263,11 +324,15 @@ fn is_newer(ctx: &Context<'_>, view: View<'_>, workload: &Workload) -> bool {
         .release()
         .map(|release| release.applied.clone())
         .unwrap_or_default();
+    let stable = ctx.stable().and_then(|s| s.data.of(&view.scope.target));
+    let is_live = |frozen: &Frozen| canon::equal(&frozen.template, &workload.template);
     ctx.touched(&view.scope.target).is_empty()
-        && !applied.iter().any(|name| {
+        && !stable.is_some_and(is_live)
+        && applied.iter().all(|name| {
+            // What is not known to be newer must not stay.
             ctx.revision(Some(name))
                 .and_then(|revision| revision.data.of(&view.scope.target))
-                .is_some_and(|frozen| canon::equal(&frozen.template, &workload.template))
+                .is_some_and(|frozen| !is_live(frozen))
         })
 }
 
@@ -363,7 +428,7 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision) {
         .filter_map(|view| {
             let workload = view.observed.workload.as_ref()?;
             let frozen = stable.data.of(&view.scope.target)?;
-            surplus(workload, frozen).then(|| stable::disown(view, workload, frozen.fields.clone()))
+            narrow(view, workload, frozen)
         })
         .collect();
     for action in narrowed {
@@ -391,14 +456,14 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision) {
     let target = ctx.status.target_revision.take();
     ctx.status.release = None;
     reset(ctx, ComponentState::Stable);
-    stable::remember(ctx);
+    stable::remember(ctx, Some(stable));
     let limit = ctx.input.plan.map_or(10, |plan| plan.history_limit());
     prune(ctx, limit);
     if let Some(target) = target.filter(|_| !reverted) {
-        report::judged(ctx, &target);
+        ctx.status.observed_content = Some(target);
     }
     let text = format!(
-        "all components are back on {} ({})",
+        "all components are back on {} and available ({})",
         stable.name,
         why.unwrap_or_default()
     );
@@ -408,6 +473,7 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision) {
         Reason::RolledBack
     };
     ctx.tell(!reverted, reason, &text);
+    ctx.status.phase = Some(Phase::Stable);
     match ctx.input.plan {
         Ok(plan) if !ctx.input.world.plan.deleting => stable::rest(ctx, plan),
         _ => report::stalled(ctx, reason, &text),

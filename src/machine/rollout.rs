@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     api::{
-        Cause, ComponentState, Failure, GatewayDuration, Phase, Reason, ReleaseRecord,
+        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseRecord,
         ReleaseResult, Stage,
     },
     fields::{canon, project},
@@ -28,6 +28,30 @@ pub(super) fn reset(ctx: &mut Context<'_>, state: ComponentState) {
         component.progress_at = None;
         component.message = None;
         component.written_at.clear();
+    }
+}
+
+/// What a release is judged by.
+struct Limits {
+    deadline: Duration,
+    restarts: i32,
+}
+
+impl Limits {
+    fn of(plan: &Plan) -> Self {
+        Self {
+            deadline: plan.progress_deadline(),
+            restarts: plan.restarts(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            deadline: restore::DEADLINE,
+            restarts: 3,
+        }
     }
 }
 
@@ -47,7 +71,11 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     if !plan.paused() && superseded(ctx, plan, target) {
         return;
     }
-    let pass = walk(ctx, plan, target);
+    let held = plan.paused().then(|| {
+        let text = "forward motion is held: the plan is paused (spec.paused)";
+        (Reason::Paused, text.to_owned())
+    });
+    let pass = walk(ctx, &Limits::of(plan), target, held);
     if let Some(failure) = pass.failure {
         return restore::begin(ctx, failure);
     }
@@ -61,7 +89,10 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         format!("Promote {}/{total}", pass.done)
     });
     if let Some((reason, text)) = pass.held {
-        return report::progressing(ctx, reason, &text);
+        return match reason {
+            Reason::Paused => report::progressing(ctx, reason, &text),
+            _ => report::stalled(ctx, reason, &text),
+        };
     }
     if pass.done < total {
         let reason = if baking {
@@ -78,6 +109,20 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         return report::progressing(ctx, reason, &text);
     }
     bake(ctx, plan, target, baking);
+}
+
+/// Holds forward motion because the plan cannot be read, and judges what was
+/// moved by the defaults, since nobody can say what the plan would allow.
+pub(super) fn hold(ctx: &mut Context<'_>, reason: Reason, text: &str) {
+    let Some(target) = ctx.target() else {
+        return lost(ctx);
+    };
+    let held = Some((reason, text.to_owned()));
+    let pass = walk(ctx, &Limits::default(), target, held);
+    if let Some(failure) = pass.failure {
+        return restore::begin(ctx, failure);
+    }
+    report::stalled(ctx, reason, text);
 }
 
 fn bake(ctx: &mut Context<'_>, plan: &Plan, target: &Revision, baking: bool) {
@@ -118,19 +163,19 @@ fn bake(ctx: &mut Context<'_>, plan: &Plan, target: &Revision, baking: bool) {
 }
 
 /// Writes what is due, and judges what is written.
-fn walk(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> Pass {
+fn walk(
+    ctx: &mut Context<'_>,
+    limits: &Limits,
+    target: &Revision,
+    held: Option<(Reason, String)>,
+) -> Pass {
     let mut pass = Pass::default();
-    let deadline = plan.progress_deadline();
+    let deadline = limits.deadline;
     let done = done(ctx, target);
     pass.done = done.iter().filter(|done| **done).count();
-    let holds = plan.paused();
+    let holds = held.is_some();
+    pass.held = held;
     let resumed = resume(ctx, holds);
-    if holds {
-        pass.held = Some((
-            Reason::Paused,
-            "forward motion is held: the plan is paused (spec.paused)".to_owned(),
-        ));
-    }
     for (index, scope) in ctx.scope.clone().iter().enumerate() {
         let observed = ctx.input.world.components.get(index);
         let Some(observed) = observed else { continue };
@@ -144,7 +189,7 @@ fn walk(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> Pass {
         };
         let touched = ctx.touched(&scope.target);
         let Some(workload) = &observed.workload else {
-            gone(ctx, view, deadline, &mut pass);
+            gone(ctx, view, deadline, holds, &mut pass);
             continue;
         };
         if let Some(text) = &workload.refusal {
@@ -164,7 +209,7 @@ fn walk(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> Pass {
             promote(ctx, view, workload, frozen, ready && !holds, &mut pass);
             continue;
         }
-        if let Some(failure) = judge::pods(ctx, plan, view, workload) {
+        if let Some(failure) = judge::pods(ctx, limits.restarts, view, workload) {
             pass.failure.get_or_insert(failure);
         }
         if resumed && let Some(component) = ctx.component(index) {
@@ -234,7 +279,13 @@ fn resume(ctx: &mut Context<'_>, holds: bool) -> bool {
     release.held_since.take().is_some()
 }
 
-fn gone(ctx: &mut Context<'_>, view: View<'_>, deadline: Duration, pass: &mut Pass) {
+fn gone(
+    ctx: &mut Context<'_>,
+    view: View<'_>,
+    deadline: Duration,
+    holds: bool,
+    pass: &mut Pass,
+) {
     let now = ctx.micros();
     let target = &view.scope.target;
     pass.waiting.push(format!("{target} to exist"));
@@ -242,6 +293,10 @@ fn gone(ctx: &mut Context<'_>, view: View<'_>, deadline: Duration, pass: &mut Pa
         return;
     };
     component.state = Some(ComponentState::Missing);
+    if holds {
+        component.progress_at = None;
+        return;
+    }
     let since = component.progress_at.get_or_insert(now).clone();
     let left = deadline.saturating_sub(ctx.since(&since));
     ctx.wake_in(left);
@@ -249,7 +304,10 @@ fn gone(ctx: &mut Context<'_>, view: View<'_>, deadline: Duration, pass: &mut Pa
         pass.failure.get_or_insert(Failure {
             component: Some(view.scope.name.clone()),
             cause: Cause::WorkloadMissing,
-            message: format!("{target} was deleted in mid-release"),
+            message: format!(
+                "{target} was deleted in mid-release and did not come back for {}",
+                GatewayDuration::from(deadline)
+            ),
             at: ctx.micros(),
         });
     }
@@ -317,7 +375,8 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
     } else {
         Some(plan.content().to_owned())
     };
-    let edited = spec.as_ref() != Some(&target.data.spec);
+    // Another set of components waits for the end of the release.
+    let edited = spec.as_ref() != Some(&target.data.spec) && !ctx.set_changed(plan);
     let stable = ctx.stable();
     let live: Vec<String> = ctx
         .components()
@@ -348,21 +407,16 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
     if !edited && live.is_empty() && reverted.is_empty() {
         return false;
     }
-    record(
-        ctx,
-        ReleaseResult::Superseded,
-        Some("newer content took its place".to_owned()),
-    );
     let what = if edited {
-        vec!["the plan".to_owned()]
+        "the plan has newer content".to_owned()
     } else {
-        [live, reverted].concat()
+        format!("somebody changed {}", [live, reverted].concat().join(", "))
     };
     let text = format!(
-        "{} changed in mid-release; the release of {} ends here",
-        what.join(", "),
+        "{what}; the release of {} ends here and what is wanted now takes its place",
         target.name
     );
+    record(ctx, ReleaseResult::Superseded, Some(text.clone()));
     ctx.tell(false, Reason::Superseded, &text);
     let now = ctx.micros();
     let requested_by = ctx.input.world.plan.requested_by.clone();
@@ -386,7 +440,7 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
         .filter_map(|view| {
             let workload = view.observed.workload.as_ref()?;
             let frozen = target.data.of(&view.scope.target)?;
-            surplus(workload, frozen).then(|| stable::disown(view, workload, frozen.fields.clone()))
+            narrow(view, workload, frozen)
         })
         .collect();
     for action in narrowed {
@@ -394,13 +448,14 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     }
     record(ctx, ReleaseResult::Succeeded, None);
     ctx.status.stable_revision = Some(target.name.clone());
+    ctx.status.observed_content = Some(target.name.clone());
     ctx.status.target_revision = None;
     ctx.status.release = None;
     ctx.status
         .refused
         .retain(|refused| refused.revision != target.name);
     reset(ctx, ComponentState::Stable);
-    stable::remember(ctx);
+    stable::remember(ctx, Some(target));
     report::judged(ctx, &target.name);
     prune(ctx, plan.history_limit());
     let text = format!("{} is released and healthy", target.name);
@@ -408,9 +463,12 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     stable::rest(ctx, plan);
 }
 
-/// Whether Belay owns more of a workload than a revision says.
-pub(super) fn surplus(workload: &Workload, frozen: &Frozen) -> bool {
-    !workload.owned.is_subset(&frozen.fields) || (frozen.fields.is_empty() && workload.marked)
+/// Gives up what Belay owns of a workload beyond what a revision says.
+pub(super) fn narrow(view: View<'_>, workload: &Workload, frozen: &Frozen) -> Option<Action> {
+    let surplus = !workload.owned.is_subset(&frozen.fields)
+        || (frozen.fields.is_empty() && workload.marked);
+    let keep = workload.owned.intersection(&frozen.fields);
+    surplus.then(|| stable::disown(view, workload, keep))
 }
 
 /// Enters the release in progress into the history.
@@ -460,18 +518,15 @@ pub(super) fn prune(ctx: &mut Context<'_>, limit: usize) {
 }
 
 /// The record of what is being released is gone.
-pub(super) fn lost(ctx: &mut Context<'_>) {
+fn lost(ctx: &mut Context<'_>) {
     let name = ctx.status.target_revision.clone().unwrap_or_default();
-    let text = format!("controllerrevision {name}, which is being released, is gone or damaged");
-    if ctx.stable().is_some() {
-        let failure = Failure {
-            component: None,
-            cause: Cause::WorkloadMissing,
-            message: text,
-            at: ctx.micros(),
-        };
-        return restore::begin(ctx, failure);
-    }
-    ctx.status.phase = Some(Phase::RollingOut);
-    report::stalled(ctx, Reason::RevisionLost, &text);
+    let failure = Failure {
+        component: None,
+        cause: Cause::RevisionLost,
+        message: format!(
+            "controllerrevision {name}, which is being released, is gone or damaged"
+        ),
+        at: ctx.micros(),
+    };
+    restore::begin(ctx, failure);
 }

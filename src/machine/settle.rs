@@ -12,7 +12,6 @@ use super::{
 use crate::{
     api::{Cause, ComponentState, Failure, Phase, Reason, ReleaseKind, ReleaseProgress, Stage},
     plan::Plan,
-    revision::MAX_BYTES,
 };
 
 /// Content that did not change for this long is released.
@@ -57,25 +56,29 @@ fn settling(ctx: &mut Context<'_>) {
 }
 
 pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
-    let touched = ctx
-        .release()
-        .is_some_and(|release| !release.applied.is_empty());
+    let touched = ctx.has_applied();
     if !touched && let Some(text) = conflict(ctx) {
         return abandon(ctx, |ctx| report::stalled(ctx, Reason::Conflict, &text));
     }
+    if ctx.set_changed(plan) {
+        let text = "the set of components changed in mid-release";
+        if touched {
+            return restore::refused(ctx, text.to_owned());
+        }
+        return abandon(ctx, |ctx| {
+            ctx.wake_in(Duration::ZERO);
+            report::progressing(ctx, Reason::Settling, text);
+        });
+    }
     let desired = match desired(ctx, plan) {
         Ok(desired) => desired,
-        Err(obstacle) if touched && obstacle.reason == Reason::TemplateRefused => {
-            let failure = Failure {
-                component: None,
-                cause: Cause::TemplateRefused,
-                message: obstacle.message,
-                at: ctx.micros(),
-            };
-            return restore::begin(ctx, failure);
-        }
         Err(obstacle) if touched => {
-            return report::progressing(ctx, obstacle.reason, &obstacle.message);
+            // What was moved so far is judged by nobody here, so nothing may
+            // wait long.
+            if obstacle.reason == Reason::TargetsMissing {
+                return gone(ctx, plan, obstacle.message);
+            }
+            return restore::refused(ctx, obstacle.message);
         }
         Err(obstacle) => {
             return abandon(ctx, |ctx| {
@@ -84,7 +87,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         }
     };
     if !desired.changed() {
-        if touched {
+        if touched && ctx.status.stable_revision.is_some() {
             return restore::revert(ctx);
         }
         return abandon(ctx, |ctx| match ctx.status.phase {
@@ -115,6 +118,24 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     prepare(ctx, &desired);
 }
 
+/// A workload is gone between two releases of one way; it may come back.
+fn gone(ctx: &mut Context<'_>, plan: &Plan, text: String) {
+    let since = ctx.release().map(|release| release.started_at.clone());
+    let passed = since.map_or(Duration::ZERO, |since| ctx.since(&since));
+    let left = plan.progress_deadline().saturating_sub(passed);
+    if left > Duration::ZERO {
+        ctx.wake_in(left);
+        return report::progressing(ctx, Reason::TargetsMissing, &text);
+    }
+    let failure = Failure {
+        component: None,
+        cause: Cause::WorkloadMissing,
+        message: text,
+        at: ctx.micros(),
+    };
+    restore::begin(ctx, failure);
+}
+
 /// Ends a release that has not touched anything, without a record.
 fn abandon(ctx: &mut Context<'_>, verdict: impl FnOnce(&mut Context<'_>)) {
     ctx.status.release = None;
@@ -130,19 +151,6 @@ fn abandon(ctx: &mut Context<'_>, verdict: impl FnOnce(&mut Context<'_>)) {
 
 fn prepare(ctx: &mut Context<'_>, desired: &Desired) {
     let data = desired.data();
-    if data.bytes() > MAX_BYTES {
-        let text = format!(
-            "the pod templates take {} bytes together; a revision holds up to {MAX_BYTES}. Move large values into ConfigMaps, or split the plan",
-            data.bytes()
-        );
-        return abandon(ctx, |ctx| {
-            ctx.tell(true, Reason::TemplateRefused, &text);
-            report::stalled(ctx, Reason::TemplateRefused, &text);
-        });
-    }
-    if !ctx.input.world.plan.finalizer {
-        ctx.act(Action::EnsureFinalizer);
-    }
     let facts = &ctx.input.world.plan;
     let revision = data.named(&facts.name, &facts.uid);
     let name = revision.name.clone();

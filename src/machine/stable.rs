@@ -71,7 +71,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     // Nothing but the record of the stable revision may have to follow: a
     // component was renamed, or fields came to be owned.
     rotate(ctx, desired, stable);
-    remember(ctx);
+    remember(ctx, None);
     rest(ctx, plan);
 }
 
@@ -94,6 +94,15 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         report::judged(ctx, &refused.revision);
         return report::stalled(ctx, Reason::RolledBack, &text);
     }
+    if ctx
+        .stable()
+        .is_some_and(|stable| stable.data.spec != plan.content())
+    {
+        // Content that came while a release was under way.
+        ctx.wake_in(Duration::ZERO);
+        let text = "the content of the plan changed and is looked at";
+        return report::progressing(ctx, Reason::Settling, text);
+    }
     report::judged(ctx, &revision);
     report::ready(ctx, &format!("{revision} is released and healthy"));
 }
@@ -110,15 +119,6 @@ pub(super) fn obstructed(ctx: &mut Context<'_>, plan: &Plan, reason: Reason, tex
             report::progressing(ctx, reason, text);
         }
         _ => {
-            if ctx
-                .input
-                .status
-                .conditions
-                .iter()
-                .all(|c| c.type_ != "Ready" || c.message != text)
-            {
-                ctx.tell(true, reason, text);
-            }
             report::judged(ctx, plan.content());
             report::stalled(ctx, reason, text);
         }
@@ -295,18 +295,36 @@ fn rotate(ctx: &mut Context<'_>, desired: Desired, stable: &Revision) {
     }
 }
 
-/// Takes what is there as judged: the fingerprint of an idle plan.
-pub(super) fn remember(ctx: &mut Context<'_>) {
-    type Seen = (usize, Option<String>, String, String, ComponentStatus);
+/// Takes what is there as judged: the fingerprint of an idle plan. After a
+/// release only the templates of its revision were judged; whatever else is
+/// live is news.
+pub(super) fn remember(ctx: &mut Context<'_>, released: Option<&Revision>) {
+    let of = |view: &View<'_>| released.map(|revision| revision.data.of(&view.scope.target));
+    let is_judged = |view: &View<'_>, workload: &Workload| {
+        of(view).is_none_or(|frozen| {
+            frozen.is_some_and(|f| canon::equal(&f.template, &workload.template))
+        })
+    };
+    let partial = |view: &View<'_>| match of(view) {
+        Some(frozen) => frozen.and_then(|frozen| frozen.partial_digest.clone()),
+        None => view.scope.template_digest.clone(),
+    };
+    type Seen = (
+        usize,
+        Option<String>,
+        String,
+        Option<String>,
+        ComponentStatus,
+    );
     let seen: Vec<Seen> = ctx
         .components()
         .filter_map(|view| {
             let workload = view.observed.workload.as_ref()?;
             Some((
                 view.index,
-                view.scope.template_digest.clone(),
+                partial(&view),
                 workload.uid.clone(),
-                canon::digest(&workload.template),
+                is_judged(&view, workload).then(|| canon::digest(&workload.template)),
                 numbers(workload),
             ))
         })
@@ -317,7 +335,7 @@ pub(super) fn remember(ctx: &mut Context<'_>) {
         };
         component.partial_digest = partial;
         component.uid = Some(uid);
-        component.live_digest = Some(live);
+        component.live_digest = live;
         component.replicas = numbers.replicas;
         component.updated_replicas = None;
         component.available_replicas = None;

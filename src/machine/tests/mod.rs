@@ -1,0 +1,8 @@
+//! The state machine against a cluster in memory.
+
+mod cluster;
+mod sim;
+
+mod baseline;
+mod failure;
+mod refused;

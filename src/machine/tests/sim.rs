@@ -1,0 +1,475 @@
+//! A cluster, a plan in it and the controller's loop, all in memory and with a
+//! clock that only the test moves.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::cluster::{Deployment, fields_of};
+use crate::{
+    api::{
+        ConditionType, DeletionPolicy, Phase, Reason, ReleasePlanStatus, ReleaseRecord,
+        ReleaseResult,
+    },
+    fields::{carry, get, graft},
+    machine::{
+        Action, Decision, DryRun, EventNote, Input, Observed, PlanFacts, Scope, Workload, World,
+        found, needs, scope, step,
+    },
+    plan::{Plan, Target, Violations, missing_containers},
+    revision::Revision,
+};
+
+/// Passes in which the controller must come to rest while the time stands
+/// still.
+const PASSES: usize = 25;
+
+/// Why a pass ended early.
+#[derive(Debug, PartialEq)]
+pub(super) enum Stop {
+    Conflict,
+    Crash,
+    Refused(String, String),
+}
+
+/// All there is.
+#[derive(Clone)]
+pub(super) struct Sim {
+    pub(super) now: Timestamp,
+    pub(super) spec: Value,
+    plan: Result<Plan, Violations>,
+    pub(super) facts: PlanFacts,
+    pub(super) gone: bool,
+    pub(super) status: ReleasePlanStatus,
+    pub(super) deployments: BTreeMap<String, Deployment>,
+    pub(super) incumbents: BTreeMap<String, String>,
+    pub(super) revisions: BTreeMap<String, Revision>,
+    pub(super) events: Vec<EventNote>,
+    /// Writes on Deployments: what was done to which.
+    pub(super) journal: Vec<(&'static str, String)>,
+    /// Every write so far, that of the status included.
+    pub(super) writes: usize,
+    /// The process dies instead of making this write.
+    pub(super) crash_at: Option<usize>,
+    /// What the next pass sees instead of the Deployments as they are.
+    pub(super) stale: Option<BTreeMap<String, Deployment>>,
+    /// Whether something that is watched changed since the last pass.
+    pub(super) dirty: bool,
+    pub(super) wake_at: Option<Timestamp>,
+    pub(super) passes: usize,
+}
+
+/// A plan of templated components `name: image`; all come after none.
+pub(super) fn templated(components: &[(&str, &str)]) -> Value {
+    let components: Vec<Value> = components
+        .iter()
+        .map(|(name, image)| component(name, image))
+        .collect();
+    json!({"components": components})
+}
+
+/// A templated component.
+pub(super) fn component(name: &str, image: &str) -> Value {
+    json!({
+        "name": name,
+        "workload": {"kind": "Deployment", "name": name},
+        "template": {"spec": {"containers": [{"name": "app", "image": image}]}},
+    })
+}
+
+/// A followed component.
+pub(super) fn followed(name: &str) -> Value {
+    json!({"name": name, "workload": {"kind": "Deployment", "name": name}})
+}
+
+impl Sim {
+    /// A plan over Deployments `name: image` that exist and are as healthy as
+    /// their image lets them be.
+    pub(super) fn new(spec: Value, deployments: &[(&str, &str)]) -> Self {
+        Self {
+            now: Timestamp::from_second(1_800_000_000).unwrap(),
+            plan: Plan::parse(&spec),
+            spec,
+            facts: PlanFacts {
+                name: "shop".to_owned(),
+                uid: "plan-uid".to_owned(),
+                generation: 1,
+                release_generation: Some(1),
+                finalizer: true,
+                ..PlanFacts::default()
+            },
+            gone: false,
+            status: ReleasePlanStatus::default(),
+            deployments: deployments
+                .iter()
+                .map(|(name, image)| {
+                    let uid = format!("uid-{name}");
+                    ((*name).to_owned(), Deployment::new(&uid, image))
+                })
+                .collect(),
+            incumbents: BTreeMap::new(),
+            revisions: BTreeMap::new(),
+            events: Vec::new(),
+            journal: Vec::new(),
+            writes: 0,
+            crash_at: None,
+            stale: None,
+            dirty: true,
+            wake_at: None,
+            passes: 0,
+        }
+    }
+
+    /// The same, run until it is at rest.
+    pub(super) fn settled(spec: Value, deployments: &[(&str, &str)]) -> Self {
+        let mut sim = Self::new(spec, deployments);
+        sim.run(60);
+        sim.journal.clear();
+        sim.events.clear();
+        sim
+    }
+
+    /// A user's edit of the plan.
+    pub(super) fn edit(&mut self, change: impl FnOnce(&mut Value)) {
+        let mut spec = self.spec.clone();
+        change(&mut spec);
+        if spec != self.spec {
+            let before = self.plan.as_ref().ok().map(|p| p.content().to_owned());
+            self.plan = Plan::parse(&spec);
+            self.spec = spec;
+            self.facts.generation += 1;
+            let after = self.plan.as_ref().ok().map(|p| p.content().to_owned());
+            if before != after {
+                let number = self.facts.release_generation.get_or_insert(0);
+                *number += 1;
+            }
+            let policy = self.spec.get("deletionPolicy").cloned().unwrap_or_default();
+            self.facts.deletion_policy =
+                serde_json::from_value(policy).unwrap_or(DeletionPolicy::Rollback);
+        }
+        self.dirty = true;
+    }
+
+    /// Sets the image that the plan wants of a component.
+    pub(super) fn want(&mut self, name: &str, image: &str) {
+        self.edit(|spec| {
+            for component in spec["components"].as_array_mut().unwrap() {
+                if component["name"] == name {
+                    component["template"]["spec"]["containers"][0]["image"] = json!(image);
+                }
+            }
+        });
+    }
+
+    pub(super) fn deployment(&mut self, name: &str) -> &mut Deployment {
+        self.dirty = true;
+        self.deployments.get_mut(name).unwrap()
+    }
+
+    pub(super) fn image(&self, name: &str) -> &str {
+        self.deployments[name].image()
+    }
+
+    pub(super) fn delete(&mut self) {
+        self.facts.deleting = true;
+        self.facts.generation += 1;
+        self.dirty = true;
+    }
+
+    pub(super) fn scope(&self) -> Vec<Scope> {
+        scope(self.plan.as_ref().ok(), &self.status)
+    }
+
+    pub(super) fn parsed(&self) -> Result<&Plan, &Violations> {
+        self.plan.as_ref()
+    }
+
+    /// What a pass reads.
+    pub(super) fn observe(&self) -> World {
+        let deployments = self.stale.as_ref().unwrap_or(&self.deployments);
+        let scope = self.scope();
+        let read = |pods| -> Vec<Option<Workload>> {
+            scope
+                .iter()
+                .map(|s| Some(deployments.get(&s.target.name)?.read(pods)))
+                .collect()
+        };
+        let facts = self.facts.clone();
+        let retry = facts.retry.as_deref();
+        let needs = needs(&scope, &read(false), &self.status, retry, facts.deleting);
+        let revisions: BTreeMap<String, Revision> = needs
+            .revisions
+            .iter()
+            .filter_map(|name| Some((name.clone(), self.revisions.get(name)?.clone())))
+            .collect();
+        let components = scope
+            .iter()
+            .zip(read(needs.pods))
+            .zip(needs.dry_run)
+            .map(|((scope, mut workload), dry)| {
+                if let (true, Some(workload), Some(partial)) =
+                    (dry, workload.as_mut(), scope.template.as_ref())
+                {
+                    let deployment = &deployments[&scope.target.name];
+                    let found = found(&self.status, &revisions, &scope.target);
+                    workload.dry_run =
+                        Some(dry_run(&scope.target, deployment, partial, &found));
+                }
+                Observed {
+                    incumbent: self.incumbents.get(&scope.target.name).cloned(),
+                    workload,
+                }
+            })
+            .collect();
+        World {
+            plan: facts,
+            components,
+            revisions,
+        }
+    }
+
+    pub(super) fn decide(&self, world: &World) -> Decision {
+        step(&Input {
+            plan: self.plan.as_ref(),
+            status: &self.status,
+            world,
+            now: self.now,
+        })
+    }
+
+    /// One pass: observe, decide, carry out, record. True if it did anything.
+    pub(super) fn pass(&mut self) -> bool {
+        self.dirty = false;
+        self.passes += 1;
+        let mut world = self.observe();
+        self.stale = None;
+        let mut decision = self.decide(&world);
+        assert_eq!(decision, self.decide(&world), "a decision is not determined");
+        let mut outcome = self.carry_out(&decision.actions);
+        if let Err(Stop::Refused(name, text)) = &outcome {
+            let scope = self.scope();
+            let index = scope.iter().position(|s| s.target.name == *name).unwrap();
+            world.components[index].workload.as_mut().unwrap().refusal = Some(text.clone());
+            decision = self.decide(&world);
+            outcome = self.carry_out(&decision.actions);
+        }
+        if self.gone {
+            return true;
+        }
+        let changed = decision.status != self.status;
+        if outcome.is_ok() && changed {
+            outcome = self.count();
+        }
+        match outcome {
+            Ok(()) => {
+                self.events.extend(decision.events);
+                self.status = decision.status;
+                self.wake_at = decision
+                    .wake
+                    .map(|wake| self.now + SignedDuration::try_from(wake).unwrap());
+                changed || !decision.actions.is_empty()
+            }
+            Err(Stop::Conflict | Stop::Crash) => {
+                self.dirty = true;
+                true
+            }
+            Err(Stop::Refused(..)) => panic!("the same write was tried again: {decision:?}"),
+        }
+    }
+
+    fn count(&mut self) -> Result<(), Stop> {
+        if self.crash_at == Some(self.writes) {
+            self.crash_at = None;
+            return Err(Stop::Crash);
+        }
+        self.writes += 1;
+        Ok(())
+    }
+
+    fn carry_out(&mut self, actions: &[Action]) -> Result<(), Stop> {
+        for action in actions {
+            self.count()?;
+            match action {
+                Action::EnsureFinalizer => self.facts.finalizer = true,
+                Action::RemoveFinalizer => {
+                    self.facts.finalizer = false;
+                    self.gone = self.facts.deleting;
+                }
+                Action::DropRetry { value } => {
+                    if self.facts.retry.as_ref() == Some(value) {
+                        self.facts.retry = None;
+                    }
+                }
+                Action::CreateRevision { revision, .. } => {
+                    self.revisions
+                        .entry(revision.name.clone())
+                        .or_insert_with(|| revision.as_ref().clone());
+                }
+                Action::PruneRevisions { keep } => {
+                    self.revisions.retain(|name, _| keep.contains(name));
+                }
+                Action::Apply { write } => {
+                    let image = write.template.to_string();
+                    let deployment = self.writable(&write.target, &write.uid, Some(&write.resource_version))?;
+                    if image.contains("-rejected") {
+                        let text = "denied by policy".to_owned();
+                        return Err(Stop::Refused(write.target.name.clone(), text));
+                    }
+                    deployment.apply(&write.template);
+                    self.journal.push(("apply", write.target.name.clone()));
+                }
+                Action::Replace { write } => {
+                    self.writable(&write.target, &write.uid, Some(&write.resource_version))?
+                        .replace(&write.template);
+                    self.journal.push(("replace", write.target.name.clone()));
+                }
+                Action::Disown { target, uid, keep } => {
+                    self.writable(target, uid, None)?.disown(keep);
+                    self.journal.push(("disown", target.name.clone()));
+                }
+            }
+            self.dirty = true;
+        }
+        Ok(())
+    }
+
+    fn writable(
+        &mut self,
+        target: &Target,
+        uid: &str,
+        version: Option<&str>,
+    ) -> Result<&mut Deployment, Stop> {
+        let deployment = self
+            .deployments
+            .get_mut(&target.name)
+            .ok_or(Stop::Conflict)?;
+        let current = deployment.version.to_string();
+        let fits = deployment.uid == uid && version.is_none_or(|version| version == current);
+        if fits { Ok(deployment) } else { Err(Stop::Conflict) }
+    }
+
+    /// Passes until the controller is at rest. It must get there.
+    pub(super) fn rest(&mut self) {
+        for _ in 0..PASSES {
+            if self.gone || !self.pass() {
+                return;
+            }
+        }
+        panic!("the controller does not come to rest: {:#?}", self.status);
+    }
+
+    /// One second of everything. The controller looks only if something it
+    /// watches changed, or when it asked to be woken.
+    pub(super) fn tick(&mut self) {
+        self.now += SignedDuration::from_secs(1);
+        for deployment in self.deployments.values_mut() {
+            self.dirty |= deployment.tick();
+        }
+        if self.gone {
+            return;
+        }
+        if self.dirty || self.wake_at.is_some_and(|at| at <= self.now) {
+            self.rest();
+        }
+    }
+
+    pub(super) fn run(&mut self, seconds: usize) {
+        for _ in 0..seconds {
+            self.tick();
+        }
+    }
+
+    /// Runs until something holds, within a bound.
+    pub(super) fn run_until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Duration {
+        let start = self.now;
+        for _ in 0..2000 {
+            if holds(self) {
+                return Duration::try_from(self.now.duration_since(start)).unwrap();
+            }
+            self.tick();
+        }
+        panic!("{what} never came: {:#?}", self.status);
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.status.phase.unwrap_or(Phase::Pending)
+    }
+
+    /// Status, reason and message of a condition.
+    pub(super) fn condition(&self, type_: ConditionType) -> (bool, &str, &str) {
+        let condition = self
+            .status
+            .conditions
+            .iter()
+            .find(|c| c.type_ == type_.as_str())
+            .unwrap_or_else(|| panic!("no condition {type_:?}"));
+        (condition.status == "True", &condition.reason, &condition.message)
+    }
+
+    pub(super) fn ready(&self) -> bool {
+        self.condition(ConditionType::Ready).0
+    }
+
+    pub(super) fn reason(&self) -> &str {
+        self.condition(ConditionType::Ready).1
+    }
+
+    pub(super) fn stalled(&self) -> bool {
+        self.condition(ConditionType::Stalled).0
+    }
+
+    pub(super) fn results(&self) -> Vec<ReleaseResult> {
+        let history: &[ReleaseRecord] = &self.status.history;
+        history.iter().map(|record| record.result).collect()
+    }
+
+    pub(super) fn told(&self, reason: Reason) -> usize {
+        self.events.iter().filter(|e| e.reason == reason).count()
+    }
+
+    /// Writes on a Deployment's template.
+    pub(super) fn writes_on(&self, name: &str) -> usize {
+        self.journal
+            .iter()
+            .filter(|(what, on)| *what != "disown" && on == name)
+            .count()
+    }
+}
+
+fn dry_run(
+    target: &Target,
+    deployment: &Deployment,
+    partial: &Value,
+    found: &crate::fields::Found,
+) -> DryRun {
+    if let Some(missing) = missing_containers(partial, &deployment.template).first() {
+        return DryRun::Mismatch(format!("{target} has {missing}"));
+    }
+    if partial.to_string().contains("-refused") {
+        return DryRun::Refused("spec.template: invalid".to_owned());
+    }
+    let dropped = deployment.ours.difference(&fields_of(partial));
+    let body = match carry(partial, &dropped, found) {
+        Ok(carried) if carried.unknown.is_empty() => carried.body,
+        Ok(carried) => {
+            let mut body = carried.body;
+            for path in &carried.unknown {
+                if let Some(value) = get(&deployment.template, path) {
+                    graft(&mut body, path, value.clone()).unwrap();
+                }
+            }
+            body
+        }
+        Err(error) => return DryRun::NotAvailable(error.to_string()),
+    };
+    let mut after = deployment.clone();
+    after.apply(&body);
+    let own = fields_of(partial);
+    DryRun::Merged {
+        template: after.template,
+        owned: after.ours.intersection(&own),
+        carried: after.ours.difference(&own),
+        body,
+    }
+}
