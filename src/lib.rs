@@ -2,5 +2,13 @@
 //! and configuration back by itself when a release fails.
 
 pub mod api;
-
+pub mod certs;
+pub mod clock;
+pub mod cluster;
+pub mod config;
+pub mod health;
+pub mod metrics;
 pub mod plan;
+pub mod run;
+pub mod telemetry;
+pub mod webhook;

@@ -1,0 +1,362 @@
+//! What a valid plan is checked for against the cluster at admission.
+//!
+//! Only what is certain is a fault: a container that is not there, a template
+//! that the API server refuses. Everything else, above all what cannot be found
+//! out in time, is a warning, because plans may be applied before the workloads
+//! they name and the controller makes the same checks again.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+
+use super::lookup::{Lookup, Workload};
+use crate::{
+    api::StoredPlan,
+    cluster::ApplyFailure,
+    plan::{ComponentPlan, Plan, Target, Violation, ViolationKind},
+};
+
+/// Time for all look-ups of one review together.
+pub(super) const BUDGET: Duration = Duration::from_secs(2);
+/// Look-ups of one review that run at the same time.
+const PARALLEL: usize = 8;
+
+/// What the look-ups brought to light.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Findings {
+    pub(super) faults: Vec<Violation>,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Findings {
+    fn warn(message: String) -> Self {
+        Self {
+            warnings: vec![message],
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, mut other: Self) {
+        self.faults.append(&mut other.faults);
+        self.warnings.append(&mut other.warnings);
+    }
+}
+
+/// Checks the components of `plan` that differ from those of the plan it
+/// replaces. What was admitted before is not judged again, so that a plan whose
+/// surroundings changed can still be labelled.
+pub(super) async fn check(
+    lookup: &dyn Lookup,
+    namespace: &str,
+    old: Option<&StoredPlan>,
+    new: &StoredPlan,
+    plan: &Plan,
+) -> Findings {
+    let changed: Vec<(usize, &ComponentPlan)> = plan
+        .components()
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| is_changed(old, new, *index))
+        .collect();
+    let mut findings = Findings::default();
+    if changed.is_empty() {
+        return findings;
+    }
+    let deadline = Instant::now() + BUDGET;
+    let mut checks = Vec::new();
+    for (index, component) in &changed {
+        checks.push(async move {
+            let check = check_component(lookup, namespace, *index, component);
+            timeout_at(deadline, check).await.unwrap_or_else(|_| {
+                Findings::warn(format!(
+                    "{} was not checked: the cluster did not answer in time",
+                    component.target
+                ))
+            })
+        });
+    }
+    let components = stream::iter(checks).buffered(PARALLEL).collect::<Vec<_>>();
+    let rivals = timeout_at(deadline, check_rivals(lookup, namespace, new, &changed));
+    let (components, rivals) = futures::future::join(components, rivals).await;
+    components.into_iter().for_each(|found| findings.add(found));
+    findings.add(rivals.unwrap_or_else(|_| {
+        Findings::warn(
+            "other plans for the same workloads were not looked for: the cluster did not answer in time"
+                .into(),
+        )
+    }));
+    findings
+}
+
+/// Whether the component at `index` asks for something new: no component of the
+/// old plan has the same workload and template.
+fn is_changed(old: Option<&StoredPlan>, new: &StoredPlan, index: usize) -> bool {
+    fn asks(component: &Value) -> (Option<&Value>, Option<&Value>) {
+        (component.get("workload"), component.get("template"))
+    }
+    let Some(wanted) = new.spec.pointer(&format!("/components/{index}")) else {
+        return true;
+    };
+    let before = old.and_then(|old| old.spec.get("components")?.as_array());
+    !before.is_some_and(|before| before.iter().any(|one| asks(one) == asks(wanted)))
+}
+
+async fn check_component(
+    lookup: &dyn Lookup,
+    namespace: &str,
+    index: usize,
+    component: &ComponentPlan,
+) -> Findings {
+    let target = &component.target;
+    // A second attempt, because the workload may change between the read and
+    // the dry run: its own status updates do that all the time.
+    for _ in 0..2 {
+        let workload = match lookup.workload(namespace, target).await {
+            Ok(Some(workload)) => workload,
+            Ok(None) => {
+                return Findings::warn(format!(
+                    "{target} does not exist yet: the plan waits for it"
+                ));
+            }
+            Err(error) => {
+                return Findings::warn(format!("{target} was not checked: {error}"));
+            }
+        };
+        let Some(template) = &component.template else {
+            return Findings::default();
+        };
+        let faults = unknown_containers(index, target, &workload, template);
+        if !faults.is_empty() {
+            return Findings {
+                faults,
+                ..Findings::default()
+            };
+        }
+        match lookup.dry_run(namespace, target, &workload, template).await {
+            Ok(()) => return Findings::default(),
+            Err(ApplyFailure::Refused(message)) => {
+                return Findings {
+                    faults: vec![Violation {
+                        path: format!("spec.components[{index}].template"),
+                        kind: ViolationKind::Invalid,
+                        message: format!("{target} cannot take it: {message}"),
+                    }],
+                    ..Findings::default()
+                };
+            }
+            Err(ApplyFailure::Undecided(message)) => {
+                return Findings::warn(format!(
+                    "the template of {target} was not checked: {message}"
+                ));
+            }
+            Err(ApplyFailure::Conflict) => {}
+        }
+    }
+    Findings::warn(format!(
+        "the template of {target} was not checked: it keeps changing"
+    ))
+}
+
+/// Containers that the template names and the workload does not have. Applied,
+/// each would be *added*, mostly a misspelt name.
+fn unknown_containers(
+    index: usize,
+    target: &Target,
+    workload: &Workload,
+    template: &Value,
+) -> Vec<Violation> {
+    let lists = [
+        ("containers", "container", &workload.containers),
+        (
+            "initContainers",
+            "init container",
+            &workload.init_containers,
+        ),
+    ];
+    let mut faults = Vec::new();
+    for (field, word, there) in lists {
+        let named = template
+            .pointer(&format!("/spec/{field}"))
+            .and_then(Value::as_array);
+        for (position, container) in named.into_iter().flatten().enumerate() {
+            let name = container.get("name").and_then(Value::as_str);
+            let Some(name) = name.filter(|name| !there.iter().any(|one| one == name)) else {
+                continue;
+            };
+            let has = if there.is_empty() {
+                "it has none".to_owned()
+            } else {
+                format!("it has: {}", there.join(", "))
+            };
+            faults.push(Violation {
+                path: format!("spec.components[{index}].template.spec.{field}[{position}].name"),
+                kind: ViolationKind::NotFound,
+                message: format!("{target} has no {word} {name} ({has})"),
+            });
+        }
+    }
+    faults
+}
+
+async fn check_rivals(
+    lookup: &dyn Lookup,
+    namespace: &str,
+    plan: &StoredPlan,
+    changed: &[(usize, &ComponentPlan)],
+) -> Findings {
+    let plans = match lookup.plans(namespace).await {
+        Ok(plans) => plans,
+        Err(error) => {
+            return Findings::warn(format!(
+                "other plans for the same workloads were not looked for: {error}"
+            ));
+        }
+    };
+    let mut findings = Findings::default();
+    for (_, component) in changed {
+        if let Some(name) = incumbent(plan, &component.target, &plans) {
+            findings.warnings.push(format!(
+                "{} belongs to ReleasePlan {name}: this plan does nothing until it lets go",
+                component.target
+            ));
+        }
+    }
+    findings
+}
+
+/// The other plan that keeps the workload: the one that has held it longest,
+/// then the older one, then the one with the lower uid. A plan that is not
+/// stored yet comes last.
+fn incumbent<'a>(plan: &StoredPlan, target: &Target, plans: &'a [StoredPlan]) -> Option<&'a str> {
+    fn last<T: Ord + Clone>(value: Option<&T>) -> (bool, Option<T>) {
+        (value.is_none(), value.cloned())
+    }
+    let rank = |plan: &StoredPlan| {
+        (
+            last(claim(plan, target).as_ref()),
+            last(plan.metadata.creation_timestamp.as_ref().map(|t| &t.0)),
+            last(plan.metadata.uid.as_ref()),
+        )
+    };
+    let own = rank(plan);
+    plans
+        .iter()
+        .filter(|other| other.metadata.name.is_some() && other.metadata.name != plan.metadata.name)
+        .filter(|other| names(other, target) || claim(other, target).is_some())
+        .map(|other| (rank(other), other))
+        .filter(|(rank, _)| *rank < own)
+        .min_by(|(a, _), (b, _)| a.cmp(b))
+        .and_then(|(_, other)| other.metadata.name.as_deref())
+}
+
+fn claim(plan: &StoredPlan, target: &Target) -> Option<k8s_openapi::jiff::Timestamp> {
+    let status = plan.status.as_ref()?;
+    let mut components = status.components.iter();
+    let component = components.find(|c| Target::from_ref(&c.workload).as_ref() == Some(target))?;
+    component.claimed_at.as_ref().map(|time| time.0)
+}
+
+/// Whether the spec names the workload, valid or not otherwise.
+fn names(plan: &StoredPlan, target: &Target) -> bool {
+    let components = plan.spec.get("components").and_then(Value::as_array);
+    components.into_iter().flatten().any(|component| {
+        component
+            .get("workload")
+            .and_then(|workload| serde_json::from_value(workload.clone()).ok())
+            .and_then(|reference| Target::from_ref(&reference))
+            .as_ref()
+            == Some(target)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::WorkloadKind;
+    use serde_json::json;
+
+    fn target(name: &str) -> Target {
+        Target {
+            kind: WorkloadKind::Deployment,
+            name: name.into(),
+        }
+    }
+
+    fn plan(name: &str, created: &str, claimed: Option<&str>) -> StoredPlan {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "uid": name, "creationTimestamp": created},
+            "spec": {"components": [{"workload": {"kind": "Deployment", "name": "cart"}}]},
+            "status": {"components": [{
+                "name": "cart",
+                "workload": {"kind": "Deployment", "name": "cart"},
+                "claimedAt": claimed
+            }]}
+        }))
+        .unwrap()
+    }
+
+    const EARLY: &str = "2026-01-01T00:00:00Z";
+    const LATE: &str = "2026-01-02T00:00:00Z";
+    const CLAIM: Option<&str> = Some("2026-01-03T00:00:00.000000Z");
+
+    #[test]
+    fn wv_07_the_incumbent_is_who_claimed_longest_then_who_is_older_then_by_uid() {
+        let cart = target("cart");
+        let late_but_claimed = plan("b", LATE, CLAIM);
+        let early = plan("a", EARLY, None);
+        let twin = plan("aa", EARLY, None);
+        let all = [late_but_claimed.clone(), twin.clone(), early.clone()];
+        assert_eq!(incumbent(&early, &cart, &all), Some("b"));
+        assert_eq!(incumbent(&late_but_claimed, &cart, &all), None);
+        assert_eq!(incumbent(&twin, &cart, &all[1..]), Some("a"));
+        assert_eq!(incumbent(&early, &cart, &all[1..]), None);
+        assert_eq!(incumbent(&early, &target("search"), &all), None);
+        let unborn: StoredPlan =
+            serde_json::from_value(json!({"metadata": {"generateName": "c-"}})).unwrap();
+        assert_eq!(incumbent(&unborn, &cart, &all), Some("b"));
+        assert_eq!(incumbent(&unborn, &cart, &[]), None);
+    }
+
+    #[test]
+    fn only_components_that_ask_for_something_new_are_looked_up() {
+        let with = |image: &str| -> StoredPlan {
+            serde_json::from_value(json!({"spec": {"components": [
+                {"workload": {"name": "db"}},
+                {"workload": {"name": "cart"}, "template": {"image": image}}
+            ]}}))
+            .unwrap()
+        };
+        let (one, two) = (with("1"), with("2"));
+        assert!(is_changed(None, &one, 0));
+        assert!(!is_changed(Some(&one), &two, 0));
+        assert!(is_changed(Some(&one), &two, 1));
+        assert!(!is_changed(Some(&one), &one, 1));
+    }
+
+    #[test]
+    fn containers_that_the_workload_lacks_are_named_with_those_it_has() {
+        let workload = Workload {
+            containers: vec!["app".into(), "proxy".into()],
+            ..Workload::default()
+        };
+        let template = json!({"spec": {
+            "containers": [{"name": "ap"}, {"name": "proxy"}, {}],
+            "initContainers": [{"name": "app"}]
+        }});
+        let faults = unknown_containers(3, &target("cart"), &workload, &template);
+        let text: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            text,
+            [
+                "spec.components[3].template.spec.containers[0].name: Not found: \
+                 deployment cart has no container ap (it has: app, proxy)",
+                "spec.components[3].template.spec.initContainers[0].name: Not found: \
+                 deployment cart has no init container app (it has none)",
+            ]
+        );
+        let odd = json!({"spec": {"containers": "none"}});
+        assert_eq!(unknown_containers(0, &target("cart"), &workload, &odd), []);
+    }
+}
