@@ -11,7 +11,11 @@ fn what_is_live_and_healthy_becomes_the_first_stable_revision() {
     assert_eq!(sim.phase(), Phase::Stable);
     assert!(sim.ready(), "{:#?}", sim.status);
     assert_eq!(sim.told(Reason::BaselineTaken), 1);
-    assert_eq!(sim.results(), [], "taking ownership of equal values is no release");
+    assert_eq!(
+        sim.results(),
+        [],
+        "taking ownership of equal values is no release"
+    );
     assert!(!sim.deployments["cart"].ours.is_empty());
 }
 
@@ -22,7 +26,10 @@ fn two_templated_components_are_released_together() {
     sim.want("cart", "cart:2");
     sim.want("web", "web:2");
     sim.rest();
-    assert!(!sim.ready(), "Ready must go False in the first status write");
+    assert!(
+        !sim.ready(),
+        "Ready must go False in the first status write"
+    );
     sim.run_until("the end", |sim| sim.ready());
     assert_eq!((sim.image("cart"), sim.image("web")), ("cart:2", "web:2"));
     assert_eq!(sim.results(), [ReleaseResult::Succeeded]);
