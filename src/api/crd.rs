@@ -19,7 +19,9 @@ pub fn crd() -> CustomResourceDefinition {
         if let Ok(Value::Object(mut tree)) = serde_json::to_value(&*schema) {
             tree.values_mut().for_each(tidy);
             // What is not known of a status is absent, not defaulted.
-            let status = tree.values_mut().find_map(|root| root.pointer_mut("/properties/status"));
+            let status = tree
+                .values_mut()
+                .find_map(|root| root.pointer_mut("/properties/status"));
             status.into_iter().for_each(undefault);
             if let Ok(tidied) = serde_json::from_value(Value::Object(tree)) {
                 *schema = tidied;
@@ -31,7 +33,9 @@ pub fn crd() -> CustomResourceDefinition {
 
 /// Takes the defaults out of a schema.
 fn undefault(schema: &mut Value) {
-    let Value::Object(fields) = schema else { return };
+    let Value::Object(fields) = schema else {
+        return;
+    };
     fields.remove("default");
     if let Some(Value::Object(properties)) = fields.get_mut("properties") {
         properties.values_mut().for_each(undefault);

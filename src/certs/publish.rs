@@ -115,59 +115,61 @@ async fn one<K: Resource<DynamicType = ()>>(
     loop {
         let tried = timeout_at(deadline, attempt(&api, &kind, address, path, bundle)).await;
         let error = match tried {
-            Ok(Ok(true)) => return Ok(()),
-            // Written: read it back.
-            Ok(Ok(false)) => PublishError::Contended { kind: kind.clone() },
+            Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error,
             Err(_) => return Err(PublishError::Late { kind }),
         };
         if Instant::now() + PAUSE >= deadline {
             return Err(error);
         }
-        if !matches!(error, PublishError::Contended { .. }) {
-            sleep(PAUSE).await;
-        }
+        sleep(PAUSE).await;
     }
 }
 
-/// Whether the configuration was found as it should be; otherwise it was
-/// written, or somebody else was faster.
+/// Reads the configuration, writes it if need be, and reads it back.
 async fn attempt(
     api: &Api<DynamicObject>,
     kind: &str,
     address: &Address,
     path: &str,
     bundle: &str,
-) -> Result<bool, PublishError> {
+) -> Result<(), PublishError> {
     let failed = |source| PublishError::Api {
         kind: kind.to_owned(),
         source: Box::new(source),
     };
-    let stored = api
-        .get_opt(CONFIGURATION)
-        .await
-        .map_err(failed)?
-        .ok_or_else(|| PublishError::Missing { kind: kind.into() })?;
-    let version = stored.metadata.resource_version.as_deref();
-    let webhooks = stored.data.get("webhooks").unwrap_or(&Value::Null);
-    let changes = changes(webhooks, address, path, bundle)
-        .ok_or_else(|| PublishError::Foreign { kind: kind.into() })?;
+    let read = async || {
+        let stored = api
+            .get_opt(CONFIGURATION)
+            .await
+            .map_err(failed)?
+            .ok_or_else(|| PublishError::Missing { kind: kind.into() })?;
+        let webhooks = stored.data.get("webhooks").unwrap_or(&Value::Null);
+        let changes = changes(webhooks, address, path, bundle)
+            .ok_or_else(|| PublishError::Foreign { kind: kind.into() })?;
+        Ok((stored.metadata.resource_version, changes))
+    };
+    let (version, changes) = read().await?;
     if changes.is_empty() {
-        return Ok(true);
+        return Ok(());
     }
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()
     };
-    let patch = Patch::Json::<()>(patch(version, changes));
+    let patch = Patch::Json::<()>(patch(version.as_deref(), changes));
+    let contended = || PublishError::Contended { kind: kind.into() };
     match api.patch(CONFIGURATION, &params, &patch).await {
-        Ok(_) => {
-            tracing::info!(kind, name = CONFIGURATION, "webhook configuration updated");
-            Ok(false)
-        }
-        Err(kube::Error::Api(status)) if status.is_conflict() => Ok(false),
-        Err(error) => Err(failed(error)),
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.is_conflict() => return Err(contended()),
+        Err(error) => return Err(failed(error)),
     }
+    let (_, left) = read().await?;
+    if !left.is_empty() {
+        return Err(contended());
+    }
+    tracing::info!(kind, name = CONFIGURATION, "webhook configuration updated");
+    Ok(())
 }
 
 /// The client configurations that have to change, by the index of their
@@ -254,96 +256,4 @@ fn patch(version: Option<&str>, changes: Vec<(usize, Value)>) -> json_patch::Pat
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn service() -> Address {
-        Address::Service {
-            namespace: "belay-system".into(),
-            name: "belay".into(),
-            port: 443,
-        }
-    }
-
-    fn url() -> Address {
-        Address::Url {
-            base: "https://127.0.0.1:9443/".into(),
-        }
-    }
-
-    fn installed() -> Value {
-        json!([
-            {"name": "other.acme.dev", "clientConfig": {"url": "https://acme.dev/x"}},
-            {"name": "mutate.releaseplans.belay.dev", "clientConfig": {"service": {
-                "namespace": "belay-system", "name": "belay", "path": "/mutate", "port": 443
-            }}},
-            {"name": "guard.deployments.belay.dev", "clientConfig": {"service": {
-                "namespace": "elsewhere", "name": "belay", "path": "/guard", "port": 443
-            }}}
-        ])
-    }
-
-    fn applied(mut webhooks: Value, address: &Address, bundle: &str) -> Value {
-        let changes = changes(&webhooks, address, MUTATE, bundle).unwrap();
-        let mut object = json!({"metadata": {"resourceVersion": "7"}, "webhooks": webhooks.take()});
-        json_patch::patch(&mut object, &patch(Some("7"), changes)).unwrap();
-        object["webhooks"].take()
-    }
-
-    #[test]
-    fn every_webhook_of_ours_gets_the_bundle_and_no_other() {
-        let webhooks = applied(installed(), &service(), "CA");
-        assert_eq!(webhooks[0], installed()[0]);
-        for (index, path) in [(1, "/mutate"), (2, "/guard")] {
-            assert_eq!(
-                webhooks[index]["clientConfig"],
-                json!({"caBundle": "Q0E=", "service": {
-                    "namespace": "belay-system", "name": "belay", "path": path, "port": 443
-                }})
-            );
-        }
-    }
-
-    #[test]
-    fn nothing_is_written_where_nothing_differs() {
-        for address in [service(), url()] {
-            let webhooks = applied(installed(), &address, "CA");
-            assert_eq!(changes(&webhooks, &address, MUTATE, "CA"), Some(vec![]));
-            let other = changes(&webhooks, &address, MUTATE, "CB").unwrap();
-            assert_eq!(other.len(), 2, "bundles are compared by content");
-        }
-    }
-
-    #[test]
-    fn service_and_url_take_each_others_place_and_keep_the_path() {
-        let by_url = applied(installed(), &url(), "CA");
-        assert_eq!(
-            by_url[2]["clientConfig"],
-            json!({"caBundle": "Q0E=", "url": "https://127.0.0.1:9443/guard"})
-        );
-        let back = applied(by_url, &service(), "CA");
-        assert_eq!(back, applied(installed(), &service(), "CA"));
-        let bare = json!([{"name": "mutate.releaseplans.belay.dev"}]);
-        let changes = changes(&bare, &url(), MUTATE, "CA").unwrap();
-        assert_eq!(changes[0].1["url"], "https://127.0.0.1:9443/mutate");
-    }
-
-    #[test]
-    fn a_configuration_without_webhooks_of_ours_is_an_error() {
-        assert_eq!(changes(&Value::Null, &url(), MUTATE, "CA"), None);
-        let foreign = json!([{"name": "x.acme.dev"}, {"name": "notbelay.dev"}, {}]);
-        assert_eq!(changes(&foreign, &url(), MUTATE, "CA"), None);
-    }
-
-    #[test]
-    fn the_patch_is_bound_to_the_version_that_was_read() {
-        let patch = patch(Some("7"), vec![(1, json!({}))]);
-        assert_eq!(
-            serde_json::to_value(patch).unwrap(),
-            json!([
-                {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"},
-                {"op": "replace", "path": "/webhooks/1/clientConfig", "value": {}}
-            ])
-        );
-    }
-}
+mod tests;

@@ -165,7 +165,12 @@ fn decide(
         Standing::Good => Ok(Step::Keep(stored)),
         Standing::LeafDue(why) => {
             tracing::info!(why, "the server certificate is replaced");
-            renew_leaf(&stored, names, lifetimes, now).map(Step::Write)
+            let renewed = renew_leaf(&stored, names, lifetimes, now)?;
+            // The key of another authority signs what nobody will trust.
+            if judge(&renewed, names, lifetimes, now) == Standing::Good {
+                return Ok(Step::Write(renewed));
+            }
+            issue(names, lifetimes, now).map(Step::Write)
         }
         Standing::Unusable(why) => {
             tracing::warn!(why, "the stored certificates are replaced");

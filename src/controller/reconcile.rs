@@ -141,8 +141,8 @@ fn decide(
 
 fn log(plan: &StoredPlan, decision: &Decision) {
     for event in &decision.events {
-        let phase = decision.status.phase.map(phase_name);
-        tracing::info!(plan = %plan.name_any(), ?phase, reason = %event.reason, "{}", event.note);
+        let phase = decision.status.phase.map_or("", phase_name);
+        tracing::info!(plan = %plan.name_any(), phase, reason = %event.reason, "{}", event.note);
     }
 }
 

@@ -119,10 +119,30 @@ where
     C: FnOnce(Context) -> F,
     F: Future<Output = Result<(), TaskError>> + Send + 'static,
 {
+    let mut signals = Signals::new()?;
+    let stop = async move {
+        let signal = signals.next().await;
+        tracing::info!(signal, "the operator stops");
+    };
+    run_until(args, controller, stop).await
+}
+
+/// As [`run`], until `asked` is over instead of a signal.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_until<C, F>(
+    args: &RunArgs,
+    controller: C,
+    asked: impl Future<Output = ()>,
+) -> Result<(), RunError>
+where
+    C: FnOnce(Context) -> F,
+    F: Future<Output = Result<(), TaskError>> + Send + 'static,
+{
     // Fails only if there is one already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let reach = args.reach()?;
-    let mut signals = Signals::new()?;
     let webhook_listener = tls::listen(args.webhook_listen)?;
     let health_listener = tls::listen(args.health_listen)?;
     let webhook_address = webhook_listener.local_addr()?;
@@ -192,10 +212,7 @@ where
     );
 
     let unasked = tokio::select! {
-        signal = signals.next() => {
-            tracing::info!(signal, "the operator stops");
-            None
-        }
+        () = asked => None,
         ended = tasks.next() => Some(ended),
     };
     servers
@@ -306,3 +323,6 @@ impl Signals {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

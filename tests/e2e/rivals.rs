@@ -2,27 +2,47 @@
 
 use std::collections::BTreeSet;
 
-use belay::api::{Reason, StoredPlan};
-use kube::{api::{DeleteParams, ListParams, PostParams}, ResourceExt as _};
+use belay::api::{Reason, ReleasePlan, StoredPlan};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams, PostParams},
+};
 
-use crate::support::{Scene, deployment, following, holds, plan, SOON};
+use crate::support::{SOON, Scene, deployment, following, holds, plan};
 
 /// WV-06: one file with the plan first and its targets later. Admission warns
 /// and lets it in, the plan waits for its targets and goes on by itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn wv_06_a_plan_may_come_before_its_targets() {
     let scene = Scene::new("wv-06").await;
-    let output = scene.try_apply(&plan("shop", &[("cart", "shop/cart:1"), ("web", "shop/web:1")], ""), &[]).await;
+    let output = scene
+        .try_apply(
+            &plan(
+                "shop",
+                &[("cart", "shop/cart:1"), ("web", "shop/web:1")],
+                "",
+            ),
+            &[],
+        )
+        .await;
     assert!(output.success(), "{}", output.stderr);
-    assert!(output.stderr.contains("deployment cart"), "a warning names it: {}", output.stderr);
+    assert!(
+        output.stderr.contains("deployment cart"),
+        "a warning names it: {}",
+        output.stderr
+    );
     let status = scene.because("shop", Reason::TargetsMissing).await;
     let text = crate::support::message(&status, "Ready");
-    assert!(text.contains("deployment cart") && text.contains("deployment web"), "{text}");
+    assert!(
+        text.contains("deployment cart") && text.contains("deployment web"),
+        "{text}"
+    );
     scene.apply(&deployment("cart", "shop/cart:1", 1)).await;
-    scene.plan_until("shop", "only web is missing", |s| {
-        !crate::support::message(s, "Ready").contains("deployment cart")
-    })
-    .await;
+    scene
+        .plan_until("shop", "only web is missing", |s| {
+            !crate::support::message(s, "Ready").contains("deployment cart")
+        })
+        .await;
     scene.apply(&deployment("web", "shop/web:1", 1)).await;
     scene.ready("shop").await;
 }
@@ -33,10 +53,10 @@ async fn wv_06_a_plan_may_come_before_its_targets() {
 async fn wv_07_of_twenty_plans_exactly_one_writes() {
     let scene = Scene::new("wv-07").await;
     scene.deployment("cart", "shop/cart:1", 1).await;
-    let api = scene.plans();
+    let api = Api::<ReleasePlan>::namespaced(scene.client.clone(), &scene.namespace);
     let creates = (0..20).map(|number| {
         let api = api.clone();
-        let plan: StoredPlan = serde_json::from_value(serde_json::json!({
+        let plan: ReleasePlan = serde_json::from_value(serde_json::json!({
             "apiVersion": "belay.dev/v1alpha1", "kind": "ReleasePlan",
             "metadata": {"name": format!("plan-{number:02}")},
             "spec": {"components": [{
@@ -45,14 +65,17 @@ async fn wv_07_of_twenty_plans_exactly_one_writes() {
             }]},
         }))
         .unwrap();
-        async move { api.create(&PostParams::default(), &with_types(plan)).await }
+        async move { api.create(&PostParams::default(), &plan).await }
     });
     for created in futures::future::join_all(creates).await {
         created.unwrap();
     }
     let first = settled(&scene, 20).await;
     let images = images(&scene).await;
-    assert_eq!(images, BTreeSet::from([format!("shop/cart:v{}", number(&first))]));
+    assert_eq!(
+        images,
+        BTreeSet::from([format!("shop/cart:v{}", number(&first))])
+    );
 
     api.delete(&first, &DeleteParams::default()).await.unwrap();
     let second = settled(&scene, 19).await;
@@ -62,10 +85,6 @@ async fn wv_07_of_twenty_plans_exactly_one_writes() {
         images,
         BTreeSet::from([first, second].map(|plan| format!("shop/cart:v{}", number(&plan))))
     );
-}
-
-fn with_types(plan: StoredPlan) -> StoredPlan {
-    plan
 }
 
 fn number(plan: &str) -> usize {
@@ -88,7 +107,12 @@ async fn images(scene: &Scene) -> BTreeSet<String> {
 async fn settled(scene: &Scene, count: usize) -> String {
     let deadline = tokio::time::Instant::now() + SOON;
     loop {
-        let plans = scene.plans().list(&ListParams::default()).await.unwrap().items;
+        let plans = scene
+            .plans()
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .items;
         let status = |plan: &StoredPlan| plan.status.clone().unwrap_or_default();
         let ready: Vec<String> = plans
             .iter()
@@ -122,8 +146,14 @@ async fn a_second_plan_is_admitted_with_a_warning_and_writes_nothing() {
     scene.deployment("cart", "shop/cart:1", 1).await;
     scene.apply(&following("first", &["cart"], "")).await;
     scene.ready("first").await;
-    let output = scene.try_apply(&plan("second", &[("cart", "shop/cart:2")], ""), &[]).await;
-    assert!(output.success() && output.stderr.contains("first"), "{}", output.stderr);
+    let output = scene
+        .try_apply(&plan("second", &[("cart", "shop/cart:2")], ""), &[])
+        .await;
+    assert!(
+        output.success() && output.stderr.contains("first"),
+        "{}",
+        output.stderr
+    );
     let status = scene.because("second", Reason::Conflict).await;
     assert!(crate::support::message(&status, "Stalled").contains("releaseplan first"));
     assert_eq!(scene.writes_to_deployments().await.len(), 0);

@@ -19,10 +19,16 @@ async fn three_components_go_back_when_the_third_crash_loops() {
         scene.template("pay").await,
     ];
     let all = |tag: [&str; 3]| {
-        let images: Vec<String> =
-            names.iter().zip(tag).map(|(name, tag)| format!("shop/{name}:{tag}")).collect();
-        let pairs: Vec<(&str, &str)> =
-            names.iter().copied().zip(images.iter().map(String::as_str)).collect();
+        let images: Vec<String> = names
+            .iter()
+            .zip(tag)
+            .map(|(name, tag)| format!("shop/{name}:{tag}"))
+            .collect();
+        let pairs: Vec<(&str, &str)> = names
+            .iter()
+            .copied()
+            .zip(images.iter().map(String::as_str))
+            .collect();
         plan("shop", &pairs, "")
     };
     scene.apply(&all(["1", "1", "1"])).await;
@@ -40,7 +46,11 @@ async fn three_components_go_back_when_the_third_crash_loops() {
     }
     assert_eq!(status.stable_revision, stable);
     assert!(holds(&status, "Stable", "True") && holds(&status, "Stalled", "True"));
-    assert!(message(&status, "Ready").contains("restarted 3 times (limit 3)"), "{}", message(&status, "Ready"));
+    assert!(
+        message(&status, "Ready").contains("restarted 3 times (limit 3)"),
+        "{}",
+        message(&status, "Ready")
+    );
     let writes = scene.writes_to_deployments().await;
     for name in names {
         let to = |tag: &str| {
@@ -49,7 +59,9 @@ async fn three_components_go_back_when_the_third_crash_loops() {
                 .iter()
                 .filter(|w| {
                     w.name == name
-                        && w.request_object.as_ref().is_some_and(|o| o.to_string().contains(&image))
+                        && w.request_object
+                            .as_ref()
+                            .is_some_and(|o| o.to_string().contains(&image))
                 })
                 .count()
         };
@@ -59,7 +71,10 @@ async fn three_components_go_back_when_the_third_crash_loops() {
     // Within five seconds of the pod status that fulfils failFast.
     let last = writes.iter().map(|w| w.completed).max().unwrap();
     let took = last.duration_since(failure.at.0);
-    assert!(took.as_secs_f64() < 5.0, "everything was written back after {took}");
+    assert!(
+        took.as_secs_f64() < 5.0,
+        "everything was written back after {took}"
+    );
     scene.assert_quiet("shop", 2).await;
 }
 
@@ -67,11 +82,18 @@ async fn three_components_go_back_when_the_third_crash_loops() {
 async fn an_image_that_cannot_be_pulled_ends_the_release_without_the_deadline() {
     let scene = Scene::new("rollback-pull").await;
     scene.deployment("cart", "shop/cart:1", 1).await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:1")], "")).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:1")], ""))
+        .await;
     scene.ready("shop").await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:2-pullerror")], "")).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:2-pullerror")], ""))
+        .await;
     let status = scene.because("shop", Reason::RolledBack).await;
-    assert_eq!(status.refused.last().unwrap().cause, Cause::ImagePullBackOff);
+    assert_eq!(
+        status.refused.last().unwrap().cause,
+        Cause::ImagePullBackOff
+    );
     assert_eq!(scene.image("cart").await, "shop/cart:1");
 }
 
@@ -80,13 +102,21 @@ async fn pods_that_never_get_ready_end_the_release_at_the_deadline() {
     let scene = Scene::new("rollback-deadline").await;
     scene.deployment("cart", "shop/cart:1", 1).await;
     let rest = "  progressDeadline: 5s\n";
-    scene.apply(&plan("shop", &[("cart", "shop/cart:1")], rest)).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:1")], rest))
+        .await;
     scene.ready("shop").await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:2-unready")], rest)).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:2-unready")], rest))
+        .await;
     let status = scene.because("shop", Reason::RolledBack).await;
     let refused = status.refused.last().unwrap();
     assert_eq!(refused.cause, Cause::ProgressDeadlineExceeded);
-    assert!(refused.message.contains("no progress for 5s"), "{}", refused.message);
+    assert!(
+        refused.message.contains("no progress for 5s"),
+        "{}",
+        refused.message
+    );
     assert_eq!(scene.image("cart").await, "shop/cart:1");
 }
 
@@ -114,10 +144,18 @@ spec:
     scene.apply(&with("image: 'shop/cart:1'")).await;
     scene.ready("shop").await;
     scene
-        .apply(&with("image: 'shop/cart:2-unready', env: [{name: LOG, value: debug}, {name: A, value: a}]"))
+        .apply(&with(
+            "image: 'shop/cart:2-unready', env: [{name: LOG, value: debug}, {name: A, value: a}]",
+        ))
         .await;
-    scene.deployment_until("cart", "gets 2", |d| image_of(d) == "shop/cart:2-unready").await;
-    scene.apply(&with("image: 'shop/cart:3-pullerror', env: [{name: B, value: b}]")).await;
+    scene
+        .deployment_until("cart", "gets 2", |d| image_of(d) == "shop/cart:2-unready")
+        .await;
+    scene
+        .apply(&with(
+            "image: 'shop/cart:3-pullerror', env: [{name: B, value: b}]",
+        ))
+        .await;
     scene.because("shop", Reason::RolledBack).await;
     assert_eq!(scene.template("cart").await, before);
 }
@@ -128,7 +166,9 @@ spec:
 async fn refused_content_waits_for_a_retry_or_newer_content() {
     let scene = Scene::new("rollback-refused").await;
     scene.deployment("cart", "shop/cart:1", 1).await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:1")], "")).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:1")], ""))
+        .await;
     scene.ready("shop").await;
     let bad = plan("shop", &[("cart", "shop/cart:2-pullerror")], "");
     scene.apply(&bad).await;
@@ -137,27 +177,58 @@ async fn refused_content_waits_for_a_retry_or_newer_content() {
 
     scene.apply(&bad).await;
     scene.assert_quiet("shop", 1).await;
-    scene.kubectl(&["rollout", "restart", "deployment", "cart"]).await;
+    scene
+        .kubectl(&["rollout", "restart", "deployment", "cart"])
+        .await;
     let status = scene
         .plan_until("shop", "the restart is guarded", |s| {
-            s.history.last().is_some_and(|r| r.result == ReleaseResult::Succeeded)
+            s.history
+                .last()
+                .is_some_and(|r| r.result == ReleaseResult::Succeeded)
         })
         .await;
     assert_eq!(scene.image("cart").await, "shop/cart:1");
-    assert!(holds(&status, "Ready", "False"), "the plan's content is still refused");
+    assert!(
+        holds(&status, "Ready", "False"),
+        "the plan's content is still refused"
+    );
 
-    let wrong = scene.kubectl_raw(&["annotate", "relplan", "shop", "belay.dev/retry=shop-nosuch"]).await;
-    assert!(!wrong.success() && wrong.stderr.contains(&refused), "{}", wrong.stderr);
-    let attempts = status.history.len();
-    scene.kubectl(&["annotate", "relplan", "shop", &format!("belay.dev/retry={refused}")]).await;
-    let status = scene
-        .plan_until("shop", "the retry failed too", |s| s.history.len() > attempts && s.release.is_none())
+    let wrong = scene
+        .kubectl_raw(&["annotate", "relplan", "shop", "belay.dev/retry=shop-nosuch"])
         .await;
-    assert_eq!(status.history.last().unwrap().result, ReleaseResult::RolledBack);
+    assert!(
+        !wrong.success() && wrong.stderr.contains(&refused),
+        "{}",
+        wrong.stderr
+    );
+    let attempts = status.history.len();
+    scene
+        .kubectl(&[
+            "annotate",
+            "relplan",
+            "shop",
+            &format!("belay.dev/retry={refused}"),
+        ])
+        .await;
+    let status = scene
+        .plan_until("shop", "the retry failed too", |s| {
+            s.history.len() > attempts && s.release.is_none()
+        })
+        .await;
+    assert_eq!(
+        status.history.last().unwrap().result,
+        ReleaseResult::RolledBack
+    );
     let stored = scene.plans().get("shop").await.unwrap();
-    assert_eq!(stored.annotation("belay.dev/retry"), None, "a request counts once");
+    assert_eq!(
+        stored.annotation("belay.dev/retry"),
+        None,
+        "a request counts once"
+    );
 
-    scene.apply(&plan("shop", &[("cart", "shop/cart:3")], "")).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:3")], ""))
+        .await;
     scene.ready("shop").await;
     assert_eq!(scene.image("cart").await, "shop/cart:3");
 }
@@ -170,20 +241,37 @@ async fn rb_01_a_rollback_needs_no_old_replica_set() {
     let scene = Scene::new("rb-01").await;
     scene.deployment("cart", "shop/cart:1", 2).await;
     scene
-        .kubectl(&["patch", "deployment", "cart", "-p", r#"{"spec":{"revisionHistoryLimit":0}}"#])
+        .kubectl(&[
+            "patch",
+            "deployment",
+            "cart",
+            "-p",
+            r#"{"spec":{"revisionHistoryLimit":0}}"#,
+        ])
         .await;
     let rest = "  bakeTime: 60s\n  progressDeadline: 20s\n";
-    scene.apply(&plan("shop", &[("cart", "shop/cart:1")], rest)).await;
-    scene.plan_until("shop", "is at rest", |s| holds(s, "Ready", "True")).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:1")], rest))
+        .await;
+    scene
+        .plan_until("shop", "is at rest", |s| holds(s, "Ready", "True"))
+        .await;
     let before = scene.template("cart").await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:2-dies")], rest)).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:2-dies")], rest))
+        .await;
     scene.because("shop", Reason::Baking).await;
-    scene.deployment_until("cart", "is on 2", |d| image_of(d) == "shop/cart:2-dies").await;
+    scene
+        .deployment_until("cart", "is on 2", |d| image_of(d) == "shop/cart:2-dies")
+        .await;
     let status = scene.because("shop", Reason::RolledBack).await;
     assert_eq!(scene.template("cart").await, before);
     let cause = status.refused.last().unwrap().cause;
     assert!(
-        matches!(cause, Cause::ContainerRestarts | Cause::ProgressDeadlineExceeded),
+        matches!(
+            cause,
+            Cause::ContainerRestarts | Cause::ProgressDeadlineExceeded
+        ),
         "{cause:?}"
     );
 }
@@ -193,12 +281,26 @@ async fn rb_01_a_rollback_needs_no_old_replica_set() {
 async fn rb_01_the_old_replica_set_is_deleted_by_hand() {
     let scene = Scene::new("rb-01-rs").await;
     scene.deployment("cart", "shop/cart:1", 1).await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:1")], "  progressDeadline: 8s\n")).await;
+    scene
+        .apply(&plan(
+            "shop",
+            &[("cart", "shop/cart:1")],
+            "  progressDeadline: 8s\n",
+        ))
+        .await;
     scene.ready("shop").await;
     let before = scene.template("cart").await;
     let old = scene.kubectl(&["get", "rs", "-o", "name"]).await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:2-unready")], "  progressDeadline: 8s\n")).await;
-    scene.deployment_until("cart", "gets 2", |d| image_of(d) == "shop/cart:2-unready").await;
+    scene
+        .apply(&plan(
+            "shop",
+            &[("cart", "shop/cart:2-unready")],
+            "  progressDeadline: 8s\n",
+        ))
+        .await;
+    scene
+        .deployment_until("cart", "gets 2", |d| image_of(d) == "shop/cart:2-unready")
+        .await;
     scene.kubectl(&["delete", old.trim()]).await;
     scene.because("shop", Reason::RolledBack).await;
     scene.available("cart").await;
@@ -216,21 +318,52 @@ async fn sm_09_several_workloads_fail_as_one() {
     let with = |cart: &str, web: &str, pay: &str| {
         plan(
             "shop",
-            &[("cart", cart), ("web", web), ("pay", pay), ("idle", "shop/idle:1")],
+            &[
+                ("cart", cart),
+                ("web", web),
+                ("pay", pay),
+                ("idle", "shop/idle:1"),
+            ],
             "  bakeTime: 30s\n  progressDeadline: 15s\n",
         )
     };
-    scene.apply(&with("shop/cart:1", "shop/web:1", "shop/pay:1")).await;
-    scene.plan_until("shop", "is at rest", |s| holds(s, "Ready", "True")).await;
-    let idle = scene.deployments().get("idle").await.unwrap().metadata.generation;
-    scene.apply(&with("shop/cart:2", "shop/web:2", "shop/pay:2-dies")).await;
-    scene.deployment_until("cart", "is on 2", |d| image_of(d) == "shop/cart:2").await;
+    scene
+        .apply(&with("shop/cart:1", "shop/web:1", "shop/pay:1"))
+        .await;
+    scene
+        .plan_until("shop", "is at rest", |s| holds(s, "Ready", "True"))
+        .await;
+    let idle = scene
+        .deployments()
+        .get("idle")
+        .await
+        .unwrap()
+        .metadata
+        .generation;
+    scene
+        .apply(&with("shop/cart:2", "shop/web:2", "shop/pay:2-dies"))
+        .await;
+    scene
+        .deployment_until("cart", "is on 2", |d| image_of(d) == "shop/cart:2")
+        .await;
     let status = scene.because("shop", Reason::RolledBack).await;
     for name in ["cart", "web", "pay"] {
         assert_eq!(scene.image(name).await, format!("shop/{name}:1"));
     }
-    assert_eq!(scene.deployments().get("idle").await.unwrap().metadata.generation, idle);
-    assert_eq!(status.history.last().unwrap().result, ReleaseResult::RolledBack);
+    assert_eq!(
+        scene
+            .deployments()
+            .get("idle")
+            .await
+            .unwrap()
+            .metadata
+            .generation,
+        idle
+    );
+    assert_eq!(
+        status.history.last().unwrap().result,
+        ReleaseResult::RolledBack
+    );
 }
 
 /// A rollback goes on where it stands when the pods it brings back do not get
@@ -240,13 +373,23 @@ async fn a_rollback_that_stalls_says_so_and_heals_by_itself() {
     let scene = Scene::new("rollback-stalled").await;
     scene.deployment("cart", "shop/cart:1-slow", 1).await;
     let rest = "  progressDeadline: 4s\n";
-    scene.apply(&plan("shop", &[("cart", "shop/cart:1-slow")], rest)).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:1-slow")], rest))
+        .await;
     scene.ready("shop").await;
     // The old pod is gone by the time of the failure, and a new one takes 10 s.
     scene
-        .kubectl(&["patch", "deployment", "cart", "-p", r#"{"spec":{"strategy":{"type":"Recreate","rollingUpdate":null}}}"#])
+        .kubectl(&[
+            "patch",
+            "deployment",
+            "cart",
+            "-p",
+            r#"{"spec":{"strategy":{"type":"Recreate","rollingUpdate":null}}}"#,
+        ])
         .await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:2-pullerror")], rest)).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:2-pullerror")], rest))
+        .await;
     let status = scene.because("shop", Reason::RollbackStalled).await;
     assert!(holds(&status, "Stalled", "True") && holds(&status, "Reconciling", "False"));
     assert_eq!(status.phase, Some(Phase::Rollback));

@@ -41,7 +41,11 @@ fn shared() -> &'static Shared {
 
 /// The operator under test.
 pub fn options() -> OperatorOptions {
-    OperatorOptions::new(Path::new(env!("CARGO_BIN_EXE_belay"))).arg("--drain").arg("0s").arg("--log").arg("info,belay=debug")
+    OperatorOptions::new(Path::new(env!("CARGO_BIN_EXE_belay")))
+        .arg("--drain")
+        .arg("0s")
+        .arg("--log")
+        .arg("info,belay=debug")
 }
 
 /// One namespace, and what a test does in it. Tells all it can if the test
@@ -64,7 +68,10 @@ impl Scene {
     pub async fn on(cluster: &Arc<Cluster>, name: &str) -> Self {
         let client = cluster.client().await.unwrap();
         let namespace = Namespace {
-            metadata: kube::core::ObjectMeta { name: Some(name.to_owned()), ..Default::default() },
+            metadata: kube::core::ObjectMeta {
+                name: Some(name.to_owned()),
+                ..Default::default()
+            },
             ..Namespace::default()
         };
         Api::<Namespace>::all(client.clone())
@@ -72,7 +79,12 @@ impl Scene {
             .await
             .unwrap();
         let audit = cluster.audit().from_here();
-        Self { namespace: name.to_owned(), client, cluster: Arc::clone(cluster), audit }
+        Self {
+            namespace: name.to_owned(),
+            client,
+            cluster: Arc::clone(cluster),
+            audit,
+        }
     }
 
     pub fn plans(&self) -> Api<StoredPlan> {
@@ -95,7 +107,10 @@ impl Scene {
         if let Some(stdin) = stdin {
             command = command.stdin(stdin);
         }
-        tokio::task::spawn_blocking(move || command.run()).await.unwrap().unwrap()
+        tokio::task::spawn_blocking(move || command.run())
+            .await
+            .unwrap()
+            .unwrap()
     }
 
     /// kubectl in the namespace, which must succeed.
@@ -115,12 +130,20 @@ impl Scene {
     /// `kubectl apply` of a manifest, which must succeed.
     pub async fn apply(&self, manifest: &str) {
         let output = self.try_apply(manifest, &[]).await;
-        assert!(output.success(), "kubectl apply: {}\n{manifest}", output.stderr);
+        assert!(
+            output.success(),
+            "kubectl apply: {}\n{manifest}",
+            output.stderr
+        );
     }
 
     /// `kubectl create` of a manifest, whatever comes of it.
     pub async fn create(&self, manifest: &str) -> KubectlOutput {
-        self.kubectl_with(&["create", "-f", "-", "-o", "name"], Some(manifest.to_owned())).await
+        self.kubectl_with(
+            &["create", "-f", "-", "-o", "name"],
+            Some(manifest.to_owned()),
+        )
+        .await
     }
 
     /// Applies a Deployment of one container `app` and waits until it is
@@ -152,7 +175,8 @@ impl Scene {
         what: &str,
         condition: impl Fn(&Deployment) -> bool,
     ) -> Deployment {
-        self.until(self.deployments(), name, what, SOON, condition).await
+        self.until(self.deployments(), name, what, SOON, condition)
+            .await
     }
 
     /// Waits for a plan's status to be as wanted.
@@ -194,7 +218,10 @@ impl Scene {
 
     /// Waits until a plan is in a phase.
     pub async fn phase(&self, name: &str, phase: Phase) -> ReleasePlanStatus {
-        self.plan_until(name, &format!("{phase:?}"), |status| status.phase == Some(phase)).await
+        self.plan_until(name, &format!("{phase:?}"), |status| {
+            status.phase == Some(phase)
+        })
+        .await
     }
 
     async fn until<K>(
@@ -223,8 +250,15 @@ impl Scene {
 
     /// Waits until an object is gone.
     pub async fn gone(&self, name: &str) {
-        let waited = await_condition(self.plans(), name, Wanted(|plan: Option<&StoredPlan>| plan.is_none()));
-        tokio::time::timeout(SOON, waited).await.expect("the plan is gone").unwrap();
+        let waited = await_condition(
+            self.plans(),
+            name,
+            Wanted(|plan: Option<&StoredPlan>| plan.is_none()),
+        );
+        tokio::time::timeout(SOON, waited)
+            .await
+            .expect("the plan is gone")
+            .unwrap();
     }
 
     /// The image of a container of a live template.
@@ -236,7 +270,8 @@ impl Scene {
     /// The live pod template as JSON.
     pub async fn template(&self, name: &str) -> serde_json::Value {
         let resource = kube::core::ApiResource::erase::<Deployment>(&());
-        let api = Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        let api =
+            Api::<DynamicObject>::namespaced_with(self.client.clone(), &self.namespace, &resource);
         api.get(name).await.unwrap().data["spec"]["template"].clone()
     }
 
@@ -252,7 +287,10 @@ impl Scene {
     /// Writes of the operator to the Deployments of this namespace.
     pub async fn writes_to_deployments(&self) -> Vec<AuditEntry> {
         let writes = self.writes().await;
-        writes.into_iter().filter(|entry| entry.resource == "deployments").collect()
+        writes
+            .into_iter()
+            .filter(|entry| entry.resource == "deployments")
+            .collect()
     }
 
     pub async fn audited(&self, filter: AuditFilter) -> Vec<AuditEntry> {
@@ -272,7 +310,8 @@ impl Scene {
         let started = self.plans().get(plan).await.unwrap().status;
         for pass in 0..passes {
             let stamp = format!("belay-test/pass={pass}");
-            self.kubectl(&["annotate", "--overwrite", "relplan", plan, &stamp]).await;
+            self.kubectl(&["annotate", "--overwrite", "relplan", plan, &stamp])
+                .await;
         }
         // The operator has dealt with the last event once it has read the plan
         // after it.
@@ -289,8 +328,18 @@ impl Scene {
                 )
                 .await;
             let last = self.plans().get(plan).await.unwrap();
-            let touched = last.metadata.managed_fields.iter().flatten().filter_map(|m| m.time.as_ref()).map(|t| t.0).max();
-            if reads.last().is_some_and(|read| Some(read.received) > touched) {
+            let touched = last
+                .metadata
+                .managed_fields
+                .iter()
+                .flatten()
+                .filter_map(|m| m.time.as_ref())
+                .map(|t| t.0)
+                .max();
+            if reads
+                .last()
+                .is_some_and(|read| Some(read.received) > touched)
+            {
                 break;
             }
             assert!(Instant::now() < deadline, "the operator looks at the plan");
@@ -329,8 +378,12 @@ impl Drop for Scene {
                 report.push_str(&format!("$ kubectl {}\n{}\n", all.join(" "), output.stdout));
             }
         }
-        let log = std::fs::read_to_string(self.cluster.logs().join("operator.log")).unwrap_or_default();
-        let lines: Vec<&str> = log.lines().filter(|line| line.contains(&self.namespace)).collect();
+        let log =
+            std::fs::read_to_string(self.cluster.logs().join("operator.log")).unwrap_or_default();
+        let lines: Vec<&str> = log
+            .lines()
+            .filter(|line| line.contains(&self.namespace))
+            .collect();
         report.push_str(&lines[lines.len().saturating_sub(80)..].join("\n"));
         eprintln!("{report}");
     }
@@ -338,7 +391,10 @@ impl Drop for Scene {
 
 /// Whether a condition has a status.
 pub fn holds(status: &ReleasePlanStatus, type_: &str, value: &str) -> bool {
-    status.conditions.iter().any(|c| c.type_ == type_ && c.status == value)
+    status
+        .conditions
+        .iter()
+        .any(|c| c.type_ == type_ && c.status == value)
 }
 
 /// A condition's message.
@@ -348,7 +404,14 @@ pub fn message(status: &ReleasePlanStatus, type_: &str) -> String {
 }
 
 pub fn image_of(deployment: &Deployment) -> String {
-    let spec = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+    let spec = deployment
+        .spec
+        .as_ref()
+        .unwrap()
+        .template
+        .spec
+        .as_ref()
+        .unwrap();
     spec.containers[0].image.clone().unwrap()
 }
 

@@ -26,9 +26,13 @@ async fn seen(scene: &Scene, status: &ReleasePlanStatus, reason: Reason, wanted:
 async fn ux_01_a_rolled_back_plan_says_why_and_what_next() {
     let scene = Scene::new("ux-01-back").await;
     scene.deployment("cart", "shop/cart:1", 1).await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:1")], "")).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:1")], ""))
+        .await;
     scene.ready("shop").await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:2-crash")], "")).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:2-crash")], ""))
+        .await;
     let status = scene.because("shop", Reason::RolledBack).await;
     let revision = status.refused.last().unwrap().revision.clone();
     let retry = format!("belay.dev/retry={revision}");
@@ -37,21 +41,49 @@ async fn ux_01_a_rolled_back_plan_says_why_and_what_next() {
         &scene,
         &status,
         Reason::RolledBack,
-        &["restarted 3 times (limit 3)", &retry, "ReleaseStarted", "RollbackStarted", "exit code 1"],
+        &[
+            "restarted 3 times (limit 3)",
+            &retry,
+            "ReleaseStarted",
+            "RollbackStarted",
+            "exit code 1",
+        ],
     )
     .await;
-    let events = scene.kubectl(&["get", "events", "-o", "jsonpath={range .items[*]}{.reason}{\"\\n\"}{end}"]).await;
+    let events = scene
+        .kubectl(&[
+            "get",
+            "events",
+            "-o",
+            "jsonpath={range .items[*]}{.reason}{\"\\n\"}{end}",
+        ])
+        .await;
     let ours = |reason: &str| events.lines().filter(|line| *line == reason).count();
-    assert_eq!((ours("ReleaseStarted"), ours("RollbackStarted"), ours("RolledBack")), (1, 1, 1), "{events}");
+    assert_eq!(
+        (
+            ours("ReleaseStarted"),
+            ours("RollbackStarted"),
+            ours("RolledBack")
+        ),
+        (1, 1, 1),
+        "{events}"
+    );
     assert!(status.decisions.len() <= 20);
-    assert!(status.decisions.iter().any(|d| d.reason == Reason::RollbackStarted));
+    assert!(
+        status
+            .decisions
+            .iter()
+            .any(|d| d.reason == Reason::RollbackStarted)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ux_01_a_released_plan_says_what_is_live() {
     let scene = Scene::new("ux-01-ready").await;
     scene.deployment("cart", "shop/cart:1", 1).await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:2")], "")).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:2")], ""))
+        .await;
     let status = scene.ready("shop").await;
     let revision = status.stable_revision.clone().unwrap();
     seen(&scene, &status, Reason::Released, &[&revision, "Succeeded"]).await;
@@ -60,33 +92,70 @@ async fn ux_01_a_released_plan_says_what_is_live() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ux_01_a_first_release_without_a_way_back_says_so() {
     let scene = Scene::new("ux-01-failed").await;
-    scene.apply(&crate::support::deployment("cart", "shop/cart:1-pullerror", 1)).await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:2-pullerror")], "")).await;
+    scene
+        .apply(&crate::support::deployment(
+            "cart",
+            "shop/cart:1-pullerror",
+            1,
+        ))
+        .await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:2-pullerror")], ""))
+        .await;
     let status = scene.because("shop", Reason::ReleaseFailed).await;
-    seen(&scene, &status, Reason::ReleaseFailed, &["ImagePullBackOff", "nothing was deleted"]).await;
-    assert_eq!(scene.image("cart").await, "shop/cart:2-pullerror", "it stays in place");
+    seen(
+        &scene,
+        &status,
+        Reason::ReleaseFailed,
+        &["ImagePullBackOff", "nothing was deleted"],
+    )
+    .await;
+    assert_eq!(
+        scene.image("cart").await,
+        "shop/cart:2-pullerror",
+        "it stays in place"
+    );
     // Newer content gets it out.
-    scene.apply(&plan("shop", &[("cart", "shop/cart:3")], "")).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:3")], ""))
+        .await;
     scene.ready("shop").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ux_01_a_missing_target_is_named() {
     let scene = Scene::new("ux-01-missing").await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:1")], "")).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:1")], ""))
+        .await;
     let status = scene.because("shop", Reason::TargetsMissing).await;
-    seen(&scene, &status, Reason::TargetsMissing, &["waiting for deployment cart to exist"]).await;
+    seen(
+        &scene,
+        &status,
+        Reason::TargetsMissing,
+        &["waiting for deployment cart to exist"],
+    )
+    .await;
 }
 
 /// A workload of which a container disappears after admission.
 #[tokio::test(flavor = "multi_thread")]
 async fn ux_01_a_container_that_disappeared_is_named_and_nothing_is_added() {
     let scene = Scene::new("ux-01-mismatch").await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:2")], "")).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:2")], ""))
+        .await;
     scene.because("shop", Reason::TargetsMissing).await;
-    let other = crate::support::deployment("cart", "shop/cart:1", 1).replace("name: app\n", "name: main\n");
+    let other =
+        crate::support::deployment("cart", "shop/cart:1", 1).replace("name: app\n", "name: main\n");
     scene.apply(&other).await;
     let status = scene.because("shop", Reason::TemplateMismatch).await;
-    seen(&scene, &status, Reason::TemplateMismatch, &["deployment cart has no container app (it has: main)"]).await;
+    seen(
+        &scene,
+        &status,
+        Reason::TemplateMismatch,
+        &["deployment cart has no container app (it has: main)"],
+    )
+    .await;
     assert_eq!(scene.writes_to_deployments().await.len(), 0);
 }

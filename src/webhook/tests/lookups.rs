@@ -1,0 +1,173 @@
+//! What `/validate` finds out from the cluster.
+
+use super::*;
+
+fn cluster() -> Cluster {
+    Cluster::with(&[("cart", &["app", "proxy"]), ("db", &["db"])])
+}
+
+async fn validate(cluster: &Arc<Cluster>, review: &Value) -> Answer {
+    ask(&webhooks(cluster.clone()), VALIDATE, review).await
+}
+
+#[tokio::test]
+async fn a_plan_that_fits_the_cluster_is_admitted_without_a_word() {
+    let cluster = Arc::new(cluster());
+    let answer = validate(&cluster, &create(&plan())).await;
+    answer.accepted();
+    assert_eq!(answer.warnings(), [""; 0]);
+    assert_eq!(cluster.asked(), (2, 1), "only the templated one is dry-run");
+}
+
+#[tokio::test]
+async fn mutate_asks_the_cluster_nothing() {
+    let cluster = Arc::new(cluster());
+    ask(&webhooks(cluster.clone()), MUTATE, &create(&plan()))
+        .await
+        .accepted();
+    assert_eq!(cluster.asked(), (0, 0));
+}
+
+/// WV-06: plans may be applied before their workloads.
+#[tokio::test]
+async fn wv_06_a_workload_that_does_not_exist_yet_is_a_warning() {
+    let cluster = Arc::new(Cluster::default());
+    let answer = validate(&cluster, &create(&plan())).await;
+    answer.accepted();
+    assert_eq!(
+        answer.warnings(),
+        [
+            "deployment cart does not exist yet: the plan waits for it",
+            "deployment db does not exist yet: the plan waits for it"
+        ]
+    );
+}
+
+/// WV-06: nor does admission need rights on them.
+#[tokio::test]
+async fn wv_06_workloads_that_cannot_be_read_are_warnings() {
+    let cluster = Arc::new(Cluster {
+        broken: true,
+        ..cluster()
+    });
+    let answer = validate(&cluster, &create(&plan())).await;
+    answer.accepted();
+    let warnings = answer.warnings();
+    assert_eq!(
+        warnings[0],
+        "deployment cart was not checked: deployments.apps is forbidden"
+    );
+    assert_eq!(warnings.len(), 3, "{warnings:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_does_not_answer_costs_two_seconds_and_a_warning() {
+    let cluster = Arc::new(Cluster {
+        hangs: true,
+        ..cluster()
+    });
+    let start = Instant::now();
+    let answer = validate(&cluster, &create(&plan())).await;
+    answer.accepted();
+    assert_eq!(start.elapsed().as_secs(), 2);
+    assert!(
+        answer.warnings()[0].contains("did not answer in time"),
+        "{answer:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_misspelt_container_is_a_denial_that_names_the_right_ones() {
+    let cluster = Arc::new(cluster());
+    let mut plan = plan();
+    plan["spec"]["components"][0]["template"]["spec"]["containers"][0]["name"] = json!("ap");
+    let answer = validate(&cluster, &create(&plan)).await;
+    let message = answer.denied(422);
+    assert!(
+        message.contains("deployment cart has no container ap (it has: app, proxy)"),
+        "{message}"
+    );
+    let cause = &answer.response()["status"]["details"]["causes"][0];
+    assert_eq!(
+        cause["field"],
+        "spec.components[0].template.spec.containers[0].name"
+    );
+    assert_eq!(cluster.asked().1, 0, "there is no point in a dry run");
+}
+
+#[tokio::test]
+async fn a_template_that_the_api_server_refuses_is_a_denial_in_its_words() {
+    let cluster = Arc::new(cluster());
+    let words = "failed to create typed patch object: .spec.imag: field not declared in schema";
+    *cluster.dry_run.lock().unwrap() = vec![ApplyFailure::Refused(words.into())];
+    let answer = validate(&cluster, &create(&plan())).await;
+    let message = answer.denied(422);
+    assert!(message.contains(words), "{message}");
+    assert!(
+        message.contains("spec.components[0].template: Invalid value"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_dry_run_that_decides_nothing_is_a_warning() {
+    let cluster = Arc::new(cluster());
+    *cluster.dry_run.lock().unwrap() = vec![ApplyFailure::Undecided("etcd is away".into())];
+    let answer = validate(&cluster, &create(&plan())).await;
+    answer.accepted();
+    assert_eq!(
+        answer.warnings(),
+        ["the template of deployment cart was not checked: etcd is away"]
+    );
+}
+
+#[tokio::test]
+async fn a_workload_that_changes_meanwhile_is_read_again() {
+    let cluster = Arc::new(cluster());
+    *cluster.dry_run.lock().unwrap() = vec![ApplyFailure::Conflict];
+    let answer = validate(&cluster, &create(&plan())).await;
+    answer.accepted();
+    assert_eq!(answer.warnings(), [""; 0]);
+    assert_eq!(cluster.asked(), (3, 2));
+}
+
+#[tokio::test]
+async fn what_was_admitted_before_is_not_looked_up_again() {
+    let cluster = Arc::new(cluster());
+    let old = stored(&plan()).await;
+    let mut new = old.clone();
+    new["spec"]["bakeTime"] = json!("1m");
+    validate(&cluster, &update(&old, &new)).await.accepted();
+    assert_eq!(cluster.asked(), (0, 0));
+    new["spec"]["components"][0]["template"]["spec"]["containers"][0]["image"] = json!("cart:3");
+    validate(&cluster, &update(&old, &new)).await.accepted();
+    assert_eq!(cluster.asked(), (1, 1));
+}
+
+#[tokio::test]
+async fn a_plan_that_is_being_deleted_is_not_looked_up() {
+    let cluster = Arc::new(cluster());
+    let mut old = stored(&plan()).await;
+    old["metadata"]["deletionTimestamp"] = json!("2026-01-02T00:00:00Z");
+    let mut new = old.clone();
+    new["metadata"]["finalizers"] = json!([]);
+    validate(&cluster, &update(&old, &new)).await.accepted();
+    assert_eq!(cluster.asked(), (0, 0));
+}
+
+/// WV-07: the visible case is told at once; who keeps the workload is decided
+/// by the controller.
+#[tokio::test]
+async fn wv_07_a_workload_that_another_plan_holds_is_a_warning_with_its_name() {
+    let mut rival = stored(&plan()).await;
+    rival["metadata"]["name"] = json!("market");
+    let cluster = Arc::new(Cluster {
+        plans: vec![serde_json::from_value(rival).unwrap()],
+        ..cluster()
+    });
+    let answer = validate(&cluster, &create(&plan())).await;
+    answer.accepted();
+    let warning =
+        "deployment cart belongs to ReleasePlan market: this plan does nothing until it lets go";
+    assert_eq!(answer.warnings()[0], warning);
+}
