@@ -450,7 +450,6 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
         .retain(|refused| refused.revision != target.name);
     reset(ctx, ComponentState::Stable);
     stable::remember(ctx, Some(target));
-    report::judged(ctx, &target.name);
     prune(ctx, plan.history_limit());
     let text = format!("{} is released and healthy", target.name);
     ctx.tell(false, Reason::Released, &text);

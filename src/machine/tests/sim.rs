@@ -181,10 +181,6 @@ impl Sim {
         scope(self.plan.as_ref().ok(), &self.status)
     }
 
-    pub(super) fn parsed(&self) -> Result<&Plan, &Violations> {
-        self.plan.as_ref()
-    }
-
     /// What a pass reads.
     pub(super) fn observe(&self) -> World {
         let deployments = self.stale.as_ref().unwrap_or(&self.deployments);
