@@ -51,7 +51,7 @@ fn is_write_to_a_deployment(parts: &Parts) -> bool {
 struct KillAfterFirstRestore {
     armed: AtomicBool,
     operator: OnceLock<Arc<Operator>>,
-    killed: tokio::sync::Notify,
+    killed: Arc<tokio::sync::Notify>,
 }
 
 impl Meddler for KillAfterFirstRestore {
@@ -69,10 +69,13 @@ impl Meddler for KillAfterFirstRestore {
                 && self.armed.swap(false, Ordering::SeqCst)
             {
                 let operator = Arc::clone(self.operator.get().unwrap());
-                tokio::task::spawn_blocking(move || operator.kill().unwrap())
-                    .await
-                    .unwrap();
-                self.killed.notify_one();
+                let killed = Arc::clone(&self.killed);
+                // This future ends with the connection, so with the operator.
+                let kill = move || {
+                    operator.kill().unwrap();
+                    killed.notify_one();
+                };
+                tokio::task::spawn_blocking(kill).await.unwrap();
             }
         })
     }
