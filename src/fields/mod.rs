@@ -15,6 +15,7 @@ mod graft;
 mod managed;
 mod path;
 mod project;
+mod put_back;
 mod quantity;
 mod schema;
 mod set;
@@ -28,6 +29,7 @@ pub use graft::{get, graft};
 pub use managed::{managed_by, owned_by};
 pub use path::{Literal, Path, PathElement};
 pub use project::{complete, project};
+pub use put_back::put_back;
 pub use set::FieldSet;
 
 /// Why field ownership could not be read or a value could not be put in place.
