@@ -12,6 +12,11 @@ pub enum LogFormat {
     Text,
 }
 
+/// The client logs every answer of 500 as an error, also to dry runs, where it
+/// is how the API server refuses a template. Given first, so that a filter that
+/// names the target still brings it back.
+const QUIET: &str = "kube_client::client::builder=off";
+
 /// Why there are no logs.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
@@ -35,9 +40,11 @@ pub enum TelemetryError {
 /// # Errors
 /// A filter that cannot be read, or a second call.
 pub fn init(format: LogFormat, filter: &str) -> Result<(), TelemetryError> {
-    let parsed = EnvFilter::try_new(filter).map_err(|source| TelemetryError::Filter {
-        filter: filter.to_owned(),
-        source,
+    let parsed = EnvFilter::try_new(format!("{QUIET},{filter}")).map_err(|source| {
+        TelemetryError::Filter {
+            filter: filter.to_owned(),
+            source,
+        }
     })?;
     let registry = tracing_subscriber::registry().with(parsed);
     match format {

@@ -1,5 +1,10 @@
-//! What the API server's answers mean, shared by webhook and controller.
+//! What the API server holds of workloads and what its answers mean, shared by
+//! webhook and controller so that both ask and judge the same way.
 
 mod apply_error;
+mod dry_run;
+mod snapshot;
 
 pub use apply_error::{ApplyFailure, classify, classify_status};
+pub use dry_run::dry_run;
+pub use snapshot::{Snapshot, apply_body, deployments};

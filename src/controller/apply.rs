@@ -10,14 +10,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{
-    Context, ReconcileError,
-    dry_run::apply_body,
-    observe::{is_ours, workloads},
-};
+use super::{Context, ReconcileError, error::judged, observe::is_ours};
 use crate::{
     api::{FIELD_MANAGER, FINALIZER, PLAN_UID, RETRY, StoredPlan},
-    cluster::{ApplyFailure, classify},
+    cluster::{ApplyFailure, apply_body, classify, deployments},
     fields::FieldSet,
     machine::{Action, TemplateWrite},
     plan::Target,
@@ -221,22 +217,6 @@ async fn prune_revisions(
     Ok(())
 }
 
-fn judged(target: &Target, error: &kube::Error) -> ReconcileError {
-    match classify(error) {
-        ApplyFailure::Refused(message) => ReconcileError::Refused {
-            target: target.clone(),
-            message,
-        },
-        ApplyFailure::Conflict => ReconcileError::Conflict {
-            what: target.to_string(),
-        },
-        ApplyFailure::Undecided(message) => ReconcileError::Undecided {
-            target: target.clone(),
-            message,
-        },
-    }
-}
-
 async fn apply_template(
     ctx: &Context,
     namespace: &str,
@@ -250,11 +230,11 @@ async fn apply_template(
     } = write;
     let body = apply_body(namespace, target, uid, resource_version, template);
     let params = PatchParams::apply(FIELD_MANAGER).force();
-    workloads(ctx, namespace)
+    deployments(&ctx.client, namespace)
         .patch(&target.name, &params, &Patch::Apply(&body))
         .await
         .map(drop)
-        .map_err(|error| judged(target, &error))
+        .map_err(|error| judged(target, classify(&error)))
 }
 
 async fn replace_template(
@@ -277,7 +257,7 @@ async fn replace_template(
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    workloads(ctx, namespace)
+    deployments(&ctx.client, namespace)
         .patch(
             &target.name,
             &params,
@@ -285,7 +265,7 @@ async fn replace_template(
         )
         .await
         .map(drop)
-        .map_err(|error| judged(target, &error))
+        .map_err(|error| judged(target, classify(&error)))
 }
 
 /// Rewrites our entries in `managedFields`; values and generation stay. An
@@ -297,7 +277,7 @@ async fn disown(
     uid: &str,
     keep: &FieldSet,
 ) -> Result<(), ReconcileError> {
-    let api = workloads(ctx, namespace);
+    let api = deployments(&ctx.client, namespace);
     let doing = format!("give up fields of {target}");
     let Some(object) = api
         .get_opt(&target.name)

@@ -1,6 +1,6 @@
 //! What can go wrong in a pass.
 
-use crate::{plan::Target, revision::RevisionError};
+use crate::{cluster::ApplyFailure, plan::Target, revision::RevisionError};
 
 /// Why a pass did not come to its end. Every kind is retried; a conflict
 /// quietly, since it only means that something else was quicker.
@@ -83,5 +83,17 @@ impl ReconcileError {
     #[must_use]
     pub const fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
+    }
+}
+
+/// What a failed apply of a template means for a pass.
+pub(super) fn judged(target: &Target, failure: ApplyFailure) -> ReconcileError {
+    let target = target.clone();
+    match failure {
+        ApplyFailure::Refused(message) => ReconcileError::Refused { target, message },
+        ApplyFailure::Conflict => ReconcileError::Conflict {
+            what: target.to_string(),
+        },
+        ApplyFailure::Undecided(message) => ReconcileError::Undecided { target, message },
     }
 }

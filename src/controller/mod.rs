@@ -6,8 +6,6 @@
 
 mod apply;
 mod backoff;
-mod claims;
-mod dry_run;
 mod error;
 mod observe;
 mod queue;
@@ -33,7 +31,6 @@ use kube::{
 };
 use tokio::sync::mpsc;
 
-pub use claims::incumbent;
 pub use error::ReconcileError;
 
 use crate::{

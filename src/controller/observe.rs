@@ -2,30 +2,29 @@
 
 use futures::future::{join_all, try_join_all};
 use k8s_openapi::{
-    api::{
-        apps::v1::{ControllerRevision, Deployment},
-        core::v1::Namespace,
-    },
+    api::{apps::v1::ControllerRevision, core::v1::Namespace},
     apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
 };
-use kube::{Api, api::DynamicObject, core::ApiResource, runtime::reflector::ObjectRef};
+use kube::{Api, api::DynamicObject, runtime::reflector::ObjectRef};
 use serde_json::Value;
 
-use super::{Context, ReconcileError, claims::incumbent, dry_run::dry_run};
+use super::{Context, ReconcileError, error::judged};
 use crate::{
     api::{
         DeletionPolicy, FIELD_MANAGER, FINALIZER, RELEASE_GENERATION, REQUESTED_BY, RETRY,
         ReleasePlanStatus, StoredPlan,
     },
-    fields::{managed_by, owned_by},
+    cluster::{Snapshot, deployments, dry_run},
+    fields::managed_by,
     machine::{self, Observed, PlanFacts, Scope, Workload, World},
-    plan::{Plan, Target, Violations},
+    plan::{Plan, Target, Violations, incumbent},
     revision::{Revision, RevisionError},
 };
 
 /// A workload as the API server returned it, and what was made of it.
-pub(super) struct Live {
-    pub(super) workload: Workload,
+struct Live {
+    workload: Workload,
+    snapshot: Snapshot,
     selector: String,
 }
 
@@ -58,37 +57,18 @@ pub(super) async fn observe(
     let revisions = load(ctx, namespace, &facts.uid, &needs.revisions).await?;
 
     watch(ctx, stored, &facts.uid, &scope, &mut live, needs.pods);
-    let runs =
-        scope
-            .iter()
-            .zip(&mut live)
-            .zip(&needs.dry_run)
-            .map(async |((scope, live), wanted)| {
-                if let (true, Some(live), Some(partial)) =
-                    (*wanted, live.as_mut(), scope.template.as_ref())
-                {
-                    let before = revisions
-                        .iter()
-                        .filter(|revision| Some(&revision.name) == status.stable_revision.as_ref());
-                    let found = before
-                        .filter_map(|revision| revision.data.of(&scope.target))
-                        .map(|f| f.found.clone())
-                        .next();
-                    live.workload.dry_run = Some(
-                        dry_run(
-                            ctx,
-                            namespace,
-                            &scope.target,
-                            &live.workload,
-                            partial,
-                            &found.unwrap_or_default(),
-                        )
-                        .await?,
-                    );
-                }
-                Ok::<_, ReconcileError>(())
-            });
-    for outcome in join_all(runs).await {
+    let tries = scope
+        .iter()
+        .zip(&mut live)
+        .zip(&needs.dry_run)
+        .filter(|(_, wanted)| **wanted)
+        .map(|((scope, live), _)| {
+            let stable = revisions
+                .iter()
+                .find(|r| Some(&r.name) == status.stable_revision.as_ref());
+            try_template(ctx, namespace, scope, live.as_mut(), stable)
+        });
+    for outcome in join_all(tries).await {
         outcome?;
     }
 
@@ -106,6 +86,36 @@ pub(super) async fn observe(
         components,
         revisions: revisions.into_iter().map(|r| (r.name.clone(), r)).collect(),
     })
+}
+
+/// Adds what the partial template of a component would make of its workload.
+async fn try_template(
+    ctx: &Context,
+    namespace: &str,
+    scope: &Scope,
+    live: Option<&mut Live>,
+    stable: Option<&Revision>,
+) -> Result<(), ReconcileError> {
+    let (Some(live), Some(partial)) = (live, scope.template.as_ref()) else {
+        return Ok(());
+    };
+    let frozen = stable.and_then(|revision| revision.data.of(&scope.target));
+    let found = frozen
+        .map(|frozen| frozen.found.clone())
+        .unwrap_or_default();
+    let answer = dry_run(
+        &ctx.client,
+        namespace,
+        &scope.target,
+        &live.snapshot,
+        partial,
+        &found,
+    );
+    let answer = answer
+        .await
+        .map_err(|failure| judged(&scope.target, failure))?;
+    live.workload.dry_run = Some(answer);
+    Ok(())
 }
 
 async fn facts(ctx: &Context, stored: &StoredPlan) -> Result<PlanFacts, ReconcileError> {
@@ -198,22 +208,16 @@ async fn load(
 
 /// Reads a workload without a typed round trip, so that fields of its template
 /// that this version does not know are kept.
-pub(super) async fn read(
+async fn read(
     ctx: &Context,
     namespace: &str,
     target: &Target,
 ) -> Result<Option<Live>, ReconcileError> {
-    let object = workloads(ctx, namespace)
+    let object = deployments(&ctx.client, namespace)
         .get_opt(&target.name)
         .await
         .map_err(ReconcileError::api(format!("read {target}")))?;
     object.map(|object| live(target, &object)).transpose()
-}
-
-/// The API of the workloads, untyped.
-pub(super) fn workloads(ctx: &Context, namespace: &str) -> Api<DynamicObject> {
-    let resource = ApiResource::erase::<Deployment>(&());
-    Api::namespaced_with(ctx.client.clone(), namespace, &resource)
 }
 
 fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError> {
@@ -232,18 +236,15 @@ fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError>
         .managed_fields
         .as_deref()
         .unwrap_or_default();
-    let path = ["spec", "template"];
-    let owned = owned_by(entries, FIELD_MANAGER)
-        .map_err(ownership)?
-        .descend(&path);
+    let snapshot = Snapshot::of(object).map_err(ownership)?;
     let generation = object.metadata.generation;
     let seen = data
         .pointer("/status/observedGeneration")
         .and_then(Value::as_i64);
     Ok(Live {
         workload: Workload {
-            uid: object.metadata.uid.clone().unwrap_or_default(),
-            resource_version: object.metadata.resource_version.clone().unwrap_or_default(),
+            uid: snapshot.uid.clone(),
+            resource_version: snapshot.resource_version.clone(),
             replicas: number("/spec/replicas").unwrap_or(1),
             total: number("/status/replicas").unwrap_or_default(),
             updated: number("/status/updatedReplicas").unwrap_or_default(),
@@ -254,14 +255,15 @@ fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError>
                 .and_then(Value::as_bool)
                 .unwrap_or_default(),
             replica_failure: replica_failure(data),
-            template: data.pointer("/spec/template").cloned().unwrap_or_default(),
-            owned,
+            template: snapshot.template.clone(),
+            owned: snapshot.owned.clone(),
             marked: entries.iter().any(is_ours),
             managers: managers(entries),
             dry_run: None,
             refusal: None,
             new_pods: None,
         },
+        snapshot,
         selector: selector(data),
     })
 }

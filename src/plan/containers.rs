@@ -42,10 +42,8 @@ pub fn missing_containers(partial: &Value, live: &Value) -> Vec<MissingContainer
     ["containers", "initContainers"]
         .into_iter()
         .flat_map(|list| {
-            let known = names(live, list);
+            let known: Vec<String> = names(live, list).map(|(_, name)| name).collect();
             names(partial, list)
-                .into_iter()
-                .enumerate()
                 .filter(|(_, name)| !known.contains(name))
                 .map(|(index, name)| MissingContainer {
                     list,
@@ -58,22 +56,17 @@ pub fn missing_containers(partial: &Value, live: &Value) -> Vec<MissingContainer
         .collect()
 }
 
-fn names(template: &Value, list: &str) -> Vec<String> {
-    let containers = template.pointer("/spec").and_then(|spec| spec.get(list));
-    let containers = containers
-        .and_then(Value::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+/// The names in a list with their indices; one without a name is another fault.
+fn names(template: &Value, list: &str) -> impl Iterator<Item = (usize, String)> {
+    let containers = template
+        .get("spec")
+        .and_then(|spec| spec.get(list))
+        .and_then(Value::as_array);
+    let containers = containers.map(Vec::as_slice).unwrap_or_default();
     containers
         .iter()
-        .map(|container| {
-            container
-                .get("name")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        })
-        .collect()
+        .enumerate()
+        .filter_map(|(index, container)| Some((index, container.get("name")?.as_str()?.to_owned())))
 }
 
 #[cfg(test)]

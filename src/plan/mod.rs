@@ -10,6 +10,7 @@ mod check_health;
 mod check_strategy;
 mod check_template;
 mod check_values;
+mod claims;
 mod containers;
 mod decode;
 mod defaults;
@@ -30,6 +31,7 @@ mod properties;
 mod template_tests;
 
 pub use change::{check_change, check_create};
+pub use claims::incumbent;
 pub use containers::{MissingContainer, missing_containers};
 pub use defaults::{completed, defaults_patch};
 pub use digest::{content_digest, digest_json};

@@ -11,11 +11,11 @@ use futures::{StreamExt as _, stream};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use super::lookup::{Lookup, Workload};
+use super::lookup::Lookup;
 use crate::{
     api::StoredPlan,
-    cluster::ApplyFailure,
-    plan::{ComponentPlan, Plan, Target, Violation, ViolationKind},
+    cluster::{ApplyFailure, Snapshot},
+    plan::{ComponentPlan, Plan, Target, Violation, ViolationKind, incumbent, missing_containers},
 };
 
 /// Time for all look-ups of one review together.
@@ -159,45 +159,24 @@ async fn check_component(
     ))
 }
 
-/// Containers that the template names and the workload does not have. Applied,
-/// each would be *added*, mostly a misspelt name.
+/// Containers that the template names and the workload does not have.
 fn unknown_containers(
     index: usize,
     target: &Target,
-    workload: &Workload,
+    workload: &Snapshot,
     template: &Value,
 ) -> Vec<Violation> {
-    let lists = [
-        ("containers", "container", &workload.containers),
-        (
-            "initContainers",
-            "init container",
-            &workload.init_containers,
-        ),
-    ];
-    let mut faults = Vec::new();
-    for (field, word, there) in lists {
-        let named = template
-            .pointer(&format!("/spec/{field}"))
-            .and_then(Value::as_array);
-        for (position, container) in named.into_iter().flatten().enumerate() {
-            let name = container.get("name").and_then(Value::as_str);
-            let Some(name) = name.filter(|name| !there.iter().any(|one| one == name)) else {
-                continue;
-            };
-            let has = if there.is_empty() {
-                "it has none".to_owned()
-            } else {
-                format!("it has: {}", there.join(", "))
-            };
-            faults.push(Violation {
-                path: format!("spec.components[{index}].template.spec.{field}[{position}].name"),
-                kind: ViolationKind::NotFound,
-                message: format!("{target} has no {word} {name} ({has})"),
-            });
-        }
-    }
-    faults
+    missing_containers(template, &workload.template)
+        .into_iter()
+        .map(|missing| Violation {
+            path: format!(
+                "spec.components[{index}].template.spec.{}[{}].name",
+                missing.list, missing.index
+            ),
+            kind: ViolationKind::NotFound,
+            message: format!("{target} has {missing}"),
+        })
+        .collect()
 }
 
 async fn check_rivals(
@@ -216,7 +195,7 @@ async fn check_rivals(
     };
     let mut findings = Findings::default();
     for (_, component) in changed {
-        if let Some(name) = incumbent(plan, &component.target, &plans) {
+        if let Some(name) = incumbent(plan, &component.target, plans.iter()) {
             findings.warnings.push(format!(
                 "{} belongs to ReleasePlan {name}: this plan does nothing until it lets go",
                 component.target
@@ -224,51 +203,6 @@ async fn check_rivals(
         }
     }
     findings
-}
-
-/// The other plan that keeps the workload: the one that has held it longest,
-/// then the older one, then the one with the lower uid. A plan that is not
-/// stored yet comes last.
-fn incumbent<'a>(plan: &StoredPlan, target: &Target, plans: &'a [StoredPlan]) -> Option<&'a str> {
-    fn last<T: Ord + Clone>(value: Option<&T>) -> (bool, Option<T>) {
-        (value.is_none(), value.cloned())
-    }
-    let rank = |plan: &StoredPlan| {
-        (
-            last(claim(plan, target).as_ref()),
-            last(plan.metadata.creation_timestamp.as_ref().map(|t| &t.0)),
-            last(plan.metadata.uid.as_ref()),
-        )
-    };
-    let own = rank(plan);
-    plans
-        .iter()
-        .filter(|other| other.metadata.name.is_some() && other.metadata.name != plan.metadata.name)
-        .filter(|other| names(other, target) || claim(other, target).is_some())
-        .map(|other| (rank(other), other))
-        .filter(|(rank, _)| *rank < own)
-        .min_by(|(a, _), (b, _)| a.cmp(b))
-        .and_then(|(_, other)| other.metadata.name.as_deref())
-}
-
-fn claim(plan: &StoredPlan, target: &Target) -> Option<k8s_openapi::jiff::Timestamp> {
-    let status = plan.status.as_ref()?;
-    let mut components = status.components.iter();
-    let component = components.find(|c| Target::from_ref(&c.workload).as_ref() == Some(target))?;
-    component.claimed_at.as_ref().map(|time| time.0)
-}
-
-/// Whether the spec names the workload, valid or not otherwise.
-fn names(plan: &StoredPlan, target: &Target) -> bool {
-    let components = plan.spec.get("components").and_then(Value::as_array);
-    components.into_iter().flatten().any(|component| {
-        component
-            .get("workload")
-            .and_then(|workload| serde_json::from_value(workload.clone()).ok())
-            .and_then(|reference| Target::from_ref(&reference))
-            .as_ref()
-            == Some(target)
-    })
 }
 
 #[cfg(test)]
@@ -282,41 +216,6 @@ mod tests {
             kind: WorkloadKind::Deployment,
             name: name.into(),
         }
-    }
-
-    fn plan(name: &str, created: &str, claimed: Option<&str>) -> StoredPlan {
-        serde_json::from_value(json!({
-            "metadata": {"name": name, "uid": name, "creationTimestamp": created},
-            "spec": {"components": [{"workload": {"kind": "Deployment", "name": "cart"}}]},
-            "status": {"components": [{
-                "name": "cart",
-                "workload": {"kind": "Deployment", "name": "cart"},
-                "claimedAt": claimed
-            }]}
-        }))
-        .unwrap()
-    }
-
-    const EARLY: &str = "2026-01-01T00:00:00Z";
-    const LATE: &str = "2026-01-02T00:00:00Z";
-    const CLAIM: Option<&str> = Some("2026-01-03T00:00:00.000000Z");
-
-    #[test]
-    fn wv_07_the_incumbent_is_who_claimed_longest_then_who_is_older_then_by_uid() {
-        let cart = target("cart");
-        let late_but_claimed = plan("b", LATE, CLAIM);
-        let early = plan("a", EARLY, None);
-        let twin = plan("aa", EARLY, None);
-        let all = [late_but_claimed.clone(), twin.clone(), early.clone()];
-        assert_eq!(incumbent(&early, &cart, &all), Some("b"));
-        assert_eq!(incumbent(&late_but_claimed, &cart, &all), None);
-        assert_eq!(incumbent(&twin, &cart, &all[1..]), Some("a"));
-        assert_eq!(incumbent(&early, &cart, &all[1..]), None);
-        assert_eq!(incumbent(&early, &target("search"), &all), None);
-        let unborn: StoredPlan =
-            serde_json::from_value(json!({"metadata": {"generateName": "c-"}})).unwrap();
-        assert_eq!(incumbent(&unborn, &cart, &all), Some("b"));
-        assert_eq!(incumbent(&unborn, &cart, &[]), None);
     }
 
     #[test]
@@ -337,9 +236,9 @@ mod tests {
 
     #[test]
     fn containers_that_the_workload_lacks_are_named_with_those_it_has() {
-        let workload = Workload {
-            containers: vec!["app".into(), "proxy".into()],
-            ..Workload::default()
+        let workload = Snapshot {
+            template: json!({"spec": {"containers": [{"name": "app"}, {"name": "proxy"}]}}),
+            ..Snapshot::default()
         };
         let template = json!({"spec": {
             "containers": [{"name": "ap"}, {"name": "proxy"}, {}],

@@ -28,7 +28,7 @@ mod tests;
 pub mod tls;
 mod warning;
 
-pub use lookup::{ClusterLookup, Lookup, LookupError, Workload};
+pub use lookup::{ClusterLookup, Lookup, LookupError};
 pub use review::{API_VERSION, KIND};
 
 /// Largest review that is read, in bytes. The API server refuses objects over

@@ -9,7 +9,11 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::{api::StoredPlan, cluster::ApplyFailure, plan::Target};
+use crate::{
+    api::StoredPlan,
+    cluster::{ApplyFailure, Snapshot},
+    plan::Target,
+};
 
 mod answers;
 mod lookups;
@@ -23,7 +27,7 @@ const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 /// A cluster of which only what the tests say is known.
 #[derive(Default)]
 struct Cluster {
-    workloads: Vec<(&'static str, Workload)>,
+    workloads: Vec<(&'static str, Snapshot)>,
     plans: Vec<StoredPlan>,
     dry_run: Mutex<Vec<ApplyFailure>>,
     broken: bool,
@@ -35,11 +39,12 @@ struct Cluster {
 impl Cluster {
     fn with(workloads: &[(&'static str, &[&str])]) -> Self {
         let workloads = workloads.iter().map(|(name, containers)| {
-            let workload = Workload {
+            let containers: Vec<Value> = containers.iter().map(|c| json!({"name": c})).collect();
+            let workload = Snapshot {
                 uid: format!("uid-{name}"),
                 resource_version: "7".into(),
-                containers: containers.iter().map(|c| (*c).to_owned()).collect(),
-                init_containers: Vec::new(),
+                template: json!({"spec": {"containers": containers}}),
+                ..Snapshot::default()
             };
             (*name, workload)
         });
@@ -70,7 +75,7 @@ impl Lookup for Cluster {
         &'a self,
         _: &'a str,
         target: &'a Target,
-    ) -> BoxFuture<'a, Result<Option<Workload>, LookupError>> {
+    ) -> BoxFuture<'a, Result<Option<Snapshot>, LookupError>> {
         self.reads.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let mut workloads = self.workloads.iter();
         let found = workloads.find(|(name, _)| *name == target.name);
@@ -81,7 +86,7 @@ impl Lookup for Cluster {
         &'a self,
         _: &'a str,
         _: &'a Target,
-        _: &'a Workload,
+        _: &'a Snapshot,
         _: &'a Value,
     ) -> BoxFuture<'a, Result<(), ApplyFailure>> {
         self.dry_runs

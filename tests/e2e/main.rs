@@ -14,6 +14,7 @@ mod admission;
 mod deletion;
 mod followed;
 mod installation;
+mod proxy;
 mod recovery;
 mod release;
 mod rivals;

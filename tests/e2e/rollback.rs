@@ -47,7 +47,7 @@ async fn three_components_go_back_when_the_third_crash_loops() {
     assert_eq!(status.stable_revision, stable);
     assert!(holds(&status, "Stable", "True") && holds(&status, "Stalled", "True"));
     assert!(
-        message(&status, "Ready").contains("restarted 3 times (limit 3)"),
+        message(&status, "Ready").contains("restarted 3 times (spec.failFast.restarts is 3)"),
         "{}",
         message(&status, "Ready")
     );

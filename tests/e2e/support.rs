@@ -14,10 +14,7 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::Namespace};
 use kube::{
     Api, Client,
     api::{DynamicObject, PostParams},
-    runtime::{
-        reflector::ObjectRef,
-        wait::{Condition, await_condition},
-    },
+    runtime::wait::{Condition, await_condition},
 };
 
 /// Longest wait for something that is expected within seconds. Generous, since
@@ -27,7 +24,8 @@ pub const SOON: Duration = Duration::from_secs(60);
 /// The cluster and the operator that most tests share.
 struct Shared {
     cluster: Arc<Cluster>,
-    operator: Operator,
+    /// Ended with the test process.
+    _operator: Operator,
 }
 
 fn shared() -> &'static Shared {
@@ -35,7 +33,10 @@ fn shared() -> &'static Shared {
     SHARED.get_or_init(|| {
         let cluster = Cluster::shared().unwrap();
         let operator = Operator::start(&cluster, &options()).unwrap();
-        Shared { cluster, operator }
+        Shared {
+            cluster,
+            _operator: operator,
+        }
     })
 }
 
@@ -472,14 +473,4 @@ spec:
   components:
 {components}{rest}"
     )
-}
-
-/// The shared operator.
-pub fn operator() -> &'static Operator {
-    &shared().operator
-}
-
-/// A reference by name, for messages.
-pub fn reference(scene: &Scene, name: &str) -> ObjectRef<StoredPlan> {
-    ObjectRef::new(name).within(&scene.namespace)
 }

@@ -42,7 +42,7 @@ async fn ux_01_a_rolled_back_plan_says_why_and_what_next() {
         &status,
         Reason::RolledBack,
         &[
-            "restarted 3 times (limit 3)",
+            "restarted 3 times (spec.failFast.restarts is 3)",
             &retry,
             "ReleaseStarted",
             "RollbackStarted",

@@ -165,8 +165,15 @@ impl Deployment {
     pub(super) fn tick(&mut self) -> bool {
         let before = (self.observed, self.sets.clone());
         self.observed = true;
-        let image = format!("{} {}", self.image(), self.template["spec"]["containers"][1]["image"]);
-        let (wanted, total) = (self.replicas, self.sets.values().map(|s| s.pods).sum::<i32>());
+        let image = format!(
+            "{} {}",
+            self.image(),
+            self.template["spec"]["containers"][1]["image"]
+        );
+        let (wanted, total) = (
+            self.replicas,
+            self.sets.values().map(|s| s.pods).sum::<i32>(),
+        );
         let live = canon::digest(&self.template);
         let moving = !self.paused;
         let current = self.sets.entry(live.clone()).or_default();
@@ -197,7 +204,8 @@ impl Deployment {
         if moving {
             self.drain(&live);
         }
-        self.sets.retain(|digest, set| *digest == live || set.pods > 0);
+        self.sets
+            .retain(|digest, set| *digest == live || set.pods > 0);
         let changed = before != (self.observed, self.sets.clone());
         if changed {
             self.version += 1;
@@ -252,7 +260,11 @@ impl Deployment {
     /// `kubectl rollout restart`.
     pub(super) fn restart(&mut self, at: &str) {
         self.edit(
-            &["f:metadata", "f:annotations", "f:kubectl.kubernetes.io/restartedAt"],
+            &[
+                "f:metadata",
+                "f:annotations",
+                "f:kubectl.kubernetes.io/restartedAt",
+            ],
             json!(at),
         );
     }

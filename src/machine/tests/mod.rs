@@ -4,5 +4,8 @@ mod cluster;
 mod sim;
 
 mod baseline;
+mod deletion;
 mod failure;
+mod midrelease;
+mod ownership;
 mod refused;

@@ -1,14 +1,18 @@
 //! Asks the API server what a partial template would make of a workload.
 
-use kube::api::{DynamicObject, Patch, PatchParams};
-use serde_json::{Value, json};
+use kube::{
+    Client,
+    api::{DynamicObject, Patch, PatchParams},
+};
+use serde_json::Value;
 
-use super::{Context, ReconcileError, observe::workloads};
+use super::{
+    ApplyFailure, Snapshot, apply_body, classify, deployments, snapshot::template_owned_by,
+};
 use crate::{
     api::FIELD_MANAGER,
-    cluster::{ApplyFailure, classify},
-    fields::{FieldSet, Found, carry, get, graft, owned_by},
-    machine::{DryRun, Workload},
+    fields::{FieldSet, FieldsError, Found, carry, get, graft},
+    machine::DryRun,
     plan::{Target, missing_containers},
 };
 
@@ -16,48 +20,33 @@ use crate::{
 /// under the real one the fields that left would be taken out with it.
 const PROBE: &str = "belay-probe";
 
-/// Server-side apply of a pod template, bound to the object it was decided on.
-pub(super) fn apply_body(
-    namespace: &str,
-    target: &Target,
-    uid: &str,
-    resource_version: &str,
-    template: &Value,
-) -> Value {
-    json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {
-            "name": target.name,
-            "namespace": namespace,
-            "uid": uid,
-            "resourceVersion": resource_version,
-        },
-        "spec": {"template": template},
-    })
-}
-
 enum Answer {
     Merged { template: Value, owned: FieldSet },
     Refused(String),
 }
 
-/// Tries a partial template on a workload without writing anything.
-pub(super) async fn dry_run(
-    ctx: &Context,
+/// Tries a partial template on a workload without writing anything. `found` is
+/// what stood in Belay's fields when they were taken; without it, what leaves
+/// the template is given back as it is.
+///
+/// # Errors
+/// A conflict if the workload changed since it was read, or that nothing could
+/// be concluded. A refusal is an answer.
+pub async fn dry_run(
+    client: &Client,
     namespace: &str,
     target: &Target,
-    workload: &Workload,
+    workload: &Snapshot,
     partial: &Value,
     found: &Found,
-) -> Result<DryRun, ReconcileError> {
+) -> Result<DryRun, ApplyFailure> {
     if let Some(missing) = missing_containers(partial, &workload.template)
         .into_iter()
         .next()
     {
         return Ok(DryRun::Mismatch(format!("{target} has {missing}")));
     }
-    let first = ask(ctx, namespace, target, workload, partial, FIELD_MANAGER).await?;
+    let first = ask(client, namespace, target, workload, partial, FIELD_MANAGER).await?;
     let shrinks = match &first {
         Answer::Merged { owned, .. } => !workload.owned.is_subset(owned),
         Answer::Refused(_) => !workload.owned.is_empty(),
@@ -68,7 +57,7 @@ pub(super) async fn dry_run(
     }
     // Fields that left the template go back to what was found there, in the
     // same apply. Which ones left is only known from an apply that keeps them.
-    let probe = match ask(ctx, namespace, target, workload, partial, PROBE).await? {
+    let probe = match ask(client, namespace, target, workload, partial, PROBE).await? {
         Answer::Merged { owned, .. } => owned,
         Answer::Refused(text) => return Ok(DryRun::Refused(text)),
     };
@@ -92,7 +81,7 @@ pub(super) async fn dry_run(
             return Ok(impossible(error));
         }
     }
-    let second = ask(ctx, namespace, target, workload, &body, FIELD_MANAGER).await?;
+    let second = ask(client, namespace, target, workload, &body, FIELD_MANAGER).await?;
     Ok(match second {
         Answer::Merged { template, owned } => {
             let carried = owned.difference(&probe);
@@ -120,13 +109,13 @@ fn outcome(answer: Answer, carried: FieldSet, body: Value) -> DryRun {
 }
 
 async fn ask(
-    ctx: &Context,
+    client: &Client,
     namespace: &str,
     target: &Target,
-    workload: &Workload,
+    workload: &Snapshot,
     template: &Value,
     manager: &str,
-) -> Result<Answer, ReconcileError> {
+) -> Result<Answer, ApplyFailure> {
     let params = PatchParams {
         dry_run: true,
         ..PatchParams::apply(manager).force()
@@ -138,38 +127,21 @@ async fn ask(
         &workload.resource_version,
         template,
     );
-    let answer = workloads(ctx, namespace)
+    let answer = deployments(client, namespace)
         .patch(&target.name, &params, &Patch::Apply(&body))
         .await;
     match answer {
-        Ok(object) => merged(target, &object, manager),
+        Ok(object) => merged(&object, manager).map_err(|error| {
+            ApplyFailure::Undecided(format!("managedFields cannot be read: {error}"))
+        }),
         Err(error) => match classify(&error) {
             ApplyFailure::Refused(text) => Ok(Answer::Refused(text)),
-            ApplyFailure::Conflict => Err(ReconcileError::Conflict {
-                what: target.to_string(),
-            }),
-            ApplyFailure::Undecided(message) => Err(ReconcileError::Undecided {
-                target: target.clone(),
-                message,
-            }),
+            other => Err(other),
         },
     }
 }
 
-fn merged(
-    target: &Target,
-    object: &DynamicObject,
-    manager: &str,
-) -> Result<Answer, ReconcileError> {
-    let entries = object
-        .metadata
-        .managed_fields
-        .as_deref()
-        .unwrap_or_default();
-    let owned = owned_by(entries, manager).map_err(|source| ReconcileError::Ownership {
-        target: target.clone(),
-        source,
-    })?;
+fn merged(object: &DynamicObject, manager: &str) -> Result<Answer, FieldsError> {
     let template = object
         .data
         .pointer("/spec/template")
@@ -177,6 +149,6 @@ fn merged(
         .unwrap_or_default();
     Ok(Answer::Merged {
         template,
-        owned: owned.descend(&["spec", "template"]),
+        owned: template_owned_by(object, manager)?,
     })
 }

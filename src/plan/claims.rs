@@ -5,14 +5,14 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::{
-    api::StoredPlan,
-    plan::{Target, targets_of},
-};
+use super::{Target, targets_of};
+use crate::api::StoredPlan;
 
 /// Name of the plan that holds `target` if it is not `me`. The plan that held
 /// it longest keeps it; before anyone does, the oldest gets it, and of two
-/// equally old ones that with the lower uid.
+/// equally old ones that with the lower uid. A plan that is not stored yet comes
+/// last.
+#[must_use]
 pub fn incumbent<'a>(
     me: &StoredPlan,
     target: &Target,
@@ -21,8 +21,8 @@ pub fn incumbent<'a>(
     let mine = rank(me, target);
     others
         .filter(|other| {
-            other.metadata.uid != me.metadata.uid
-                && other.metadata.namespace == me.metadata.namespace
+            let (mine, theirs) = (&me.metadata, &other.metadata);
+            theirs.namespace == mine.namespace && theirs.name.is_some() && theirs.name != mine.name
         })
         .filter(|other| claimed_at(other, target).is_some() || targets_of(other).contains(target))
         .map(|other| (rank(other, target), other))
@@ -42,14 +42,13 @@ fn claimed_at(plan: &StoredPlan, target: &Target) -> Option<Timestamp> {
     component.claimed_at.as_ref().map(|at| at.0)
 }
 
-fn rank(plan: &StoredPlan, target: &Target) -> (Timestamp, Timestamp, String) {
+fn rank(plan: &StoredPlan, target: &Target) -> impl Ord + use<> {
+    let last = |time: Option<Timestamp>| time.unwrap_or(Timestamp::MAX);
     (
-        claimed_at(plan, target).unwrap_or(Timestamp::MAX),
-        plan.metadata
-            .creation_timestamp
-            .as_ref()
-            .map_or(Timestamp::MAX, |at| at.0),
-        plan.metadata.uid.clone().unwrap_or_default(),
+        last(claimed_at(plan, target)),
+        last(plan.metadata.creation_timestamp.as_ref().map(|at| at.0)),
+        plan.metadata.uid.is_none(),
+        plan.metadata.uid.clone(),
     )
 }
 
@@ -120,6 +119,18 @@ mod tests {
             holders,
             [Some("holder".to_owned()), None, Some("holder".to_owned())]
         );
+    }
+
+    #[test]
+    fn a_plan_that_is_not_stored_yet_comes_last() {
+        let mut me = plan("me", "0", "2026-01-01T00:00:00Z", None);
+        (me.metadata.uid, me.metadata.creation_timestamp) = (None, None);
+        let other = plan("other", "9", "2026-01-09T00:00:00Z", None);
+        assert_eq!(
+            incumbent(&me, &cart(), [&other].into_iter()),
+            Some("other".to_owned())
+        );
+        assert_eq!(incumbent(&other, &cart(), [&me].into_iter()), None);
     }
 
     #[test]
