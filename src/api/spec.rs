@@ -5,6 +5,10 @@
 //! faults at once.
 
 #![allow(unreachable_pub, reason = "made by the schema derive")]
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "the columns of one list, which the lint takes for attributes"
+)]
 
 use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};

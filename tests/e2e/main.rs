@@ -5,9 +5,12 @@
 //! that stop, kill or cut off the operator have a cluster of their own.
 
 #![allow(
+    clippy::expect_used,
+    clippy::panic,
     clippy::print_stderr,
+    clippy::unwrap_used,
     unreachable_pub,
-    reason = "failures tell what happened; the modules of a test are nobody else's"
+    reason = "all of this is test code, and a failure tells what happened"
 )]
 
 mod admission;
