@@ -1,0 +1,278 @@
+//! The documents say what the code does, as far as a program can tell: names
+//! are complete, examples are valid, defaults are right, links lead somewhere.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use std::{fs, path::Path};
+
+use belay::{
+    api::{ConditionType, Reason, crd},
+    config::Cli,
+    plan::Plan,
+};
+use clap::CommandFactory as _;
+use serde_json::Value;
+
+const DOCUMENTS: [&str; 3] = ["README.md", "CONTRIBUTING.md", "certs/README.md"];
+
+fn read(file: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
+}
+
+fn schema() -> Value {
+    let crd = serde_json::to_value(crd()).unwrap();
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].clone()
+}
+
+/// Text of the README from a heading to the next one.
+fn section<'a>(readme: &'a str, heading: &str) -> &'a str {
+    let (_, rest) = readme.split_once(&format!("\n{heading}\n")).unwrap();
+    rest.split("\n#").next().unwrap()
+}
+
+/// Names without a row of their own in the tables under a heading: one whose
+/// first cell holds the name as code.
+fn without_row(heading: &str, names: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
+    let readme = read("README.md");
+    let cells: Vec<&str> = section(&readme, heading)
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
+        .collect();
+    names
+        .into_iter()
+        .map(|name| name.as_ref().to_owned())
+        .filter(|name| {
+            let code = format!("`{name}`");
+            !cells.iter().any(|cell| cell.contains(&code))
+        })
+        .collect()
+}
+
+#[test]
+fn every_reason_and_condition_is_explained() {
+    let types = [
+        ConditionType::Ready,
+        ConditionType::Reconciling,
+        ConditionType::Stalled,
+        ConditionType::RollingOut,
+        ConditionType::RollbackInProgress,
+        ConditionType::Stable,
+    ];
+    let missing = without_row("### Conditions", types.map(ConditionType::as_str));
+    assert_eq!(missing, [""; 0], "conditions without a row");
+    let names = Reason::ALL.iter().map(|reason| reason.as_str());
+    let missing = without_row("### Reasons", names);
+    assert_eq!(missing, [""; 0], "reasons without a row");
+}
+
+#[test]
+fn every_phase_and_cause_is_explained() {
+    let status = &schema()["status"]["properties"];
+    let causes = &status["refused"]["items"]["properties"]["cause"]["enum"];
+    for (heading, list) in [
+        ("### Phases", &status["phase"]["enum"]),
+        ("### Causes of a rollback", causes),
+    ] {
+        let names: Vec<&str> = list
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        assert!(names.len() > 5, "{list}");
+        let missing = without_row(heading, names);
+        assert_eq!(missing, [""; 0], "values without a row");
+    }
+}
+
+/// The names come from the source, since a metric without a value is not
+/// rendered.
+#[test]
+fn every_metric_is_explained() {
+    let source = include_str!("../src/metrics.rs");
+    let names: Vec<String> = source
+        .split("registry.register")
+        .skip(1)
+        .map(|call| format!("belay_{}", call.split('"').nth(1).unwrap()))
+        .collect();
+    assert!(names.len() > 5, "{names:?}");
+    let missing: Vec<&String> = names
+        .iter()
+        .filter(|name| {
+            // Counters and units have a suffix.
+            ["", "_total", "_seconds"].iter().all(|suffix| {
+                let name = format!("{name}{suffix}");
+                !without_row("## Watching the operator", [name]).is_empty()
+            })
+        })
+        .collect();
+    assert_eq!(missing, [""; 0], "metrics without a row");
+}
+
+/// Paths of the fields below a schema, with their defaults. What is below a
+/// pod template is not Belay's.
+fn fields(path: &str, schema: &Value, found: &mut Vec<(String, Value)>) {
+    let Some(properties) = schema["properties"].as_object() else {
+        return;
+    };
+    for (name, field) in properties {
+        let path = if path.is_empty() {
+            name.clone()
+        } else {
+            format!("{path}.{name}")
+        };
+        let (below, inner) = match field["type"].as_str() {
+            Some("array") => (format!("{path}[]"), &field["items"]),
+            _ => (path.clone(), field),
+        };
+        if name == "template" || inner["properties"].is_null() {
+            found.push((path, field["default"].clone()));
+        } else {
+            fields(&below, inner, found);
+        }
+    }
+}
+
+#[test]
+fn every_field_of_the_spec_is_explained_with_its_default() {
+    let mut found = Vec::new();
+    fields("", &schema()["spec"], &mut found);
+    assert!(found.len() > 20, "{found:?}");
+    assert_eq!(
+        without_row("### Fields of `spec`", found.iter().map(|(path, _)| path)),
+        [""; 0],
+        "fields without a row"
+    );
+    let readme = read("README.md");
+    for (path, default) in &found {
+        let text = match default {
+            Value::Null => continue,
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let row = format!("| `{path}` | `{text}` |");
+        assert!(readme.contains(&row), "no row begins {row}");
+    }
+}
+
+#[test]
+fn every_flag_is_explained() {
+    let cli = Cli::command();
+    let run = cli.find_subcommand("run").unwrap();
+    let flags: Vec<String> = run
+        .get_arguments()
+        .filter_map(|argument| Some(format!("--{}", argument.get_long()?)))
+        .collect();
+    assert!(flags.len() > 5, "{flags:?}");
+    let missing = without_row("## Installing in a cluster", flags);
+    assert_eq!(missing, [""; 0], "flags without a row");
+}
+
+/// Fenced blocks of a language.
+fn blocks(text: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}");
+    let mut blocks = Vec::new();
+    let mut open: Option<String> = None;
+    for line in text.lines() {
+        match &mut open {
+            None if line.trim() == fence => open = Some(String::new()),
+            None => {}
+            Some(_) if line.trim() == "```" => blocks.extend(open.take()),
+            Some(block) => {
+                block.push_str(line);
+                block.push('\n');
+            }
+        }
+    }
+    blocks
+}
+
+#[test]
+fn every_example_of_a_plan_is_valid() {
+    let readme = read("README.md");
+    // The plan of the tour stands in a shell command.
+    let tour = readme.split("<<'END'\n").nth(1).unwrap();
+    let tour = tour.split("\nEND\n").next().unwrap().to_owned();
+    let mut plans = 0;
+    for text in blocks(&readme, "yaml").into_iter().chain([tour]) {
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        for document in documents.iter().filter(|d| d["kind"] == "ReleasePlan") {
+            assert_eq!(document["apiVersion"], "belay.dev/v1alpha1");
+            if let Err(violations) = Plan::parse(&document["spec"]) {
+                panic!("{violations}\n{text}");
+            }
+            plans += 1;
+        }
+    }
+    assert!(plans >= 3, "{plans} plans were found");
+}
+
+/// The anchor of a heading, as repositories are shown on the web.
+fn anchor(heading: &str) -> String {
+    heading
+        .trim_start_matches('#')
+        .trim()
+        .to_lowercase()
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut links = 0;
+    for document in DOCUMENTS {
+        let text = read(document);
+        for link in text.split("](").skip(1) {
+            let link = link.split(')').next().unwrap();
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let path = match file {
+                "" => root.join(document),
+                file => root.join(document).parent().unwrap().join(file),
+            };
+            assert!(path.exists(), "{document}: {link}");
+            if !heading.is_empty() {
+                let target = fs::read_to_string(&path).unwrap();
+                let found = target
+                    .lines()
+                    .any(|line| line.starts_with('#') && anchor(line) == heading);
+                assert!(found, "{document}: {link}");
+            }
+            links += 1;
+        }
+    }
+    assert!(links > 5, "{links} links were found");
+}
+
+/// What contributors are told to open is there.
+#[test]
+fn files_that_are_named_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let roots = ["src/", "tests/", "testenv/", "deploy/", "crds/", "certs/"];
+    for document in DOCUMENTS {
+        let text = read(document);
+        for code in text.split('`').skip(1).step_by(2) {
+            let is_path = roots.iter().any(|root| code.starts_with(root));
+            if is_path && !code.contains(['*', ' ']) {
+                assert!(root.join(code).exists(), "{document} names {code}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tags_of_the_local_cluster_are_explained() {
+    let stages = read("testenv/stages/pod.yaml");
+    let tags: Vec<&str> = stages
+        .lines()
+        .take_while(|line| line.starts_with('#'))
+        .filter_map(|line| line.strip_prefix("#   -"))
+        .filter_map(|rest| rest.split(' ').next())
+        .collect();
+    assert!(tags.len() > 3, "{tags:?}");
+    let names = tags.iter().map(|tag| format!("-{tag}"));
+    let missing = without_row("## A two-minute tour", names);
+    assert_eq!(missing, [""; 0], "tags without a row");
+}
