@@ -7,6 +7,7 @@
 mod apply;
 mod backoff;
 mod error;
+mod events;
 mod observe;
 mod queue;
 mod reconcile;
@@ -24,7 +25,6 @@ use kube::{
     runtime::{
         Controller, WatchStreamExt as _,
         controller::{self, Action},
-        events::{Recorder, Reporter},
         reflector::{self, ObjectRef, Store},
         watcher,
     },
@@ -54,7 +54,6 @@ struct Context {
     watches: watches::Watches,
     backoffs: backoff::Backoffs,
     last_writes: record::LastWrites,
-    recorder: Recorder,
     resync: Duration,
 }
 
@@ -85,10 +84,6 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
     let (sender, receiver) = mpsc::channel(1024);
     let (watches, tasks) = watches::Watches::new(client.clone(), sender.clone());
     let queued = Arc::new(queue::Queued::new(metrics.clone()));
-    let reporter = Reporter {
-        controller: "belay".to_owned(),
-        instance: None,
-    };
     let context = Arc::new(Context {
         client: client.clone(),
         clock,
@@ -98,7 +93,6 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         watches,
         backoffs: backoff::Backoffs::default(),
         last_writes: record::LastWrites::default(),
-        recorder: Recorder::new(client.clone(), reporter),
         resync,
     });
     let (of_deployments, of_plans) = (store.clone(), store.clone());

@@ -12,7 +12,7 @@ use kube::{
     runtime::{controller::Action, reflector::ObjectRef},
 };
 
-use super::{Context, ReconcileError, apply, observe, record};
+use super::{Context, ReconcileError, apply, events, observe, record};
 use crate::{
     api::{ConditionType, Phase, Reason, ReleasePlanStatus, StoredPlan, merge_conditions},
     machine::{self, Decision, Input, World},
@@ -112,14 +112,14 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileErr
     }
     outcome?;
     if decision.actions.contains(&machine::Action::RemoveFinalizer) {
-        record::tell(ctx, &plan, &decision.events).await;
+        events::tell(ctx, &plan, &decision.events).await;
         ctx.forget(&world.plan.uid);
         return Ok(Action::await_change());
     }
     let put_off = record::record(ctx, &plan, &decision.status).await?;
     log(&plan, &decision);
     count(ctx, &status, &decision.status);
-    record::tell(ctx, &plan, &decision.events).await;
+    events::tell(ctx, &plan, &decision.events).await;
     let wake = [decision.wake, put_off].into_iter().flatten().min();
     Ok(Action::requeue(wake.unwrap_or(ctx.resync).min(ctx.resync)))
 }

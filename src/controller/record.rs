@@ -1,4 +1,4 @@
-//! Records a decision: the status, only if it differs, then the events.
+//! Records a decision in the status, only if it differs.
 
 use std::{
     collections::HashMap,
@@ -7,17 +7,13 @@ use std::{
 };
 
 use kube::{
-    Api, Resource as _,
+    Api,
     api::{Patch, PatchParams},
-    runtime::events::{Event, EventType},
 };
 use serde_json::json;
 
 use super::{Context, ReconcileError};
-use crate::{
-    api::{ReleasePlanStatus, StoredPlan},
-    machine::EventNote,
-};
+use crate::api::{ReleasePlanStatus, StoredPlan};
 
 /// Shortest time between two writes that only tell of progress.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -100,28 +96,6 @@ fn without_progress(status: &ReleasePlanStatus) -> ReleasePlanStatus {
         condition.message.clear();
     }
     status
-}
-
-/// Tells the events of a decision. They are comfort: a failure is logged and
-/// changes nothing.
-pub(super) async fn tell(ctx: &Context, plan: &StoredPlan, events: &[EventNote]) {
-    let reference = plan.object_ref(&());
-    for note in events {
-        let event = Event {
-            type_: if note.warning {
-                EventType::Warning
-            } else {
-                EventType::Normal
-            },
-            reason: note.reason.as_str().to_owned(),
-            note: Some(note.note.clone()),
-            action: "Release".to_owned(),
-            secondary: None,
-        };
-        if let Err(error) = ctx.recorder.publish(&event, &reference).await {
-            tracing::warn!(%error, reason = %note.reason, "an event could not be published");
-        }
-    }
 }
 
 #[cfg(test)]

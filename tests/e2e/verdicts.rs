@@ -77,14 +77,22 @@ async fn ux_01_a_rolled_back_plan_says_why_and_what_next() {
     );
 }
 
+/// Each release is told in events of its own, not in the words of the first.
 #[tokio::test(flavor = "multi_thread")]
 async fn ux_01_a_released_plan_says_what_is_live() {
     let scene = Scene::new("ux-01-ready").await;
     scene.deployment("cart", "shop/cart:1", 1).await;
-    scene
-        .apply(&plan("shop", &[("cart", "shop/cart:2")], ""))
-        .await;
+    let mut revisions = Vec::new();
+    for image in ["shop/cart:2", "shop/cart:3"] {
+        scene.apply(&plan("shop", &[("cart", image)], "")).await;
+        revisions.push(scene.ready("shop").await.stable_revision.unwrap());
+    }
     let status = scene.ready("shop").await;
+    let path = "jsonpath={range .items[?(@.reason==\"Released\")]}{.message}{\"\\n\"}{end}";
+    let told = scene.kubectl(&["get", "events", "-o", path]).await;
+    for revision in &revisions {
+        assert_eq!(told.lines().filter(|line| line.contains(revision)).count(), 1, "{told}");
+    }
     let revision = status.stable_revision.clone().unwrap();
     seen(&scene, &status, Reason::Released, &[&revision, "Succeeded"]).await;
 }
