@@ -10,11 +10,11 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Context, ReconcileError, error::judged, observe::is_ours};
+use super::{Context, ReconcileError, error::judged};
 use crate::{
     api::{FIELD_MANAGER, FINALIZER, PLAN_UID, RETRY, StoredPlan},
     cluster::{ApplyFailure, apply_body, classify, deployments},
-    fields::FieldSet,
+    fields::{FieldSet, owning_exactly},
     machine::{Action, TemplateWrite},
     plan::Target,
     revision::Revision,
@@ -48,7 +48,7 @@ async fn carry_out(
         Action::PruneRevisions { keep } => prune_revisions(ctx, plan, keep).await,
         Action::Apply { write } => apply_template(ctx, &namespace, write).await,
         Action::Replace { write } => replace_template(ctx, &namespace, write).await,
-        Action::Disown { target, uid, keep } => disown(ctx, &namespace, target, uid, keep).await,
+        Action::Disown { target, uid, keep } => own(ctx, &namespace, target, uid, keep).await,
     }
 }
 
@@ -268,48 +268,37 @@ async fn replace_template(
         .map_err(|error| judged(target, classify(&error)))
 }
 
-/// Rewrites our entries in `managedFields`; values and generation stay. An
-/// apply without the fields would take the values with them.
-async fn disown(
+/// Makes Belay own exactly some fields of the pod template; values and
+/// generation stay. An apply without the fields would take the values with them.
+async fn own(
     ctx: &Context,
     namespace: &str,
     target: &Target,
     uid: &str,
-    keep: &FieldSet,
+    fields: &FieldSet,
 ) -> Result<(), ReconcileError> {
     let api = deployments(&ctx.client, namespace);
-    let doing = format!("give up fields of {target}");
-    let Some(object) = api
+    let doing = format!("set the ownership of fields of {target}");
+    let object = api
         .get_opt(&target.name)
         .await
-        .map_err(ReconcileError::api(doing.clone()))?
-    else {
+        .map_err(ReconcileError::api(doing.clone()))?;
+    let Some(object) = object.filter(|object| object.metadata.uid.as_deref() == Some(uid)) else {
         return Ok(());
     };
     let seen = object.metadata.managed_fields.clone().unwrap_or_default();
-    if object.metadata.uid.as_deref() != Some(uid) || !seen.iter().any(is_ours) {
-        return Ok(());
-    }
-    let kept: Vec<_> = seen
-        .iter()
-        .filter(|entry| {
-            !is_ours(entry) || (!keep.is_empty() && entry.operation.as_deref() == Some("Apply"))
-        })
-        .cloned()
-        .map(|mut entry| {
-            if is_ours(&entry) {
-                let fields = keep.clone().nest(&["spec", "template"]).to_value();
-                entry.fields_v1 = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldsV1(
-                    fields,
-                ));
-            }
-            entry
-        })
-        .collect();
+    let fields = fields.clone().nest(&["spec", "template"]);
+    let wanted = owning_exactly(&seen, FIELD_MANAGER, "apps/v1", &fields).map_err(|source| {
+        ReconcileError::Ownership {
+            target: target.clone(),
+            source,
+        }
+    })?;
+    let Some(wanted) = wanted else { return Ok(()) };
     let operations = vec![
         json!({"op": "replace", "path": "/metadata/resourceVersion", "value": object.metadata.resource_version}),
         json!({"op": "test", "path": "/metadata/uid", "value": uid}),
-        json!({"op": "replace", "path": "/metadata/managedFields", "value": kept}),
+        json!({"op": "replace", "path": "/metadata/managedFields", "value": wanted}),
     ];
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),

@@ -1,6 +1,6 @@
 //! Reads which fields a field manager owns from `metadata.managedFields`.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 
 use super::{FieldSet, FieldsError};
 
@@ -23,6 +23,45 @@ pub fn owned_by(entries: &[ManagedFieldsEntry], manager: &str) -> Result<FieldSe
 /// [`FieldsError::Entry`] if an entry of this manager cannot be read.
 pub fn managed_by(entries: &[ManagedFieldsEntry], manager: &str) -> Result<FieldSet, FieldsError> {
     union(entries, manager, |_| true)
+}
+
+/// `managedFields` in which `manager` owns exactly `fields`, by apply; none if
+/// that is so already. Patched into an object they change no value.
+///
+/// # Errors
+/// [`FieldsError::Entry`] if an entry of this manager cannot be read.
+pub fn owning_exactly(
+    entries: &[ManagedFieldsEntry],
+    manager: &str,
+    api_version: &str,
+    fields: &FieldSet,
+) -> Result<Option<Vec<ManagedFieldsEntry>>, FieldsError> {
+    let ours = |entry: &&ManagedFieldsEntry| {
+        entry.manager.as_deref() == Some(manager)
+            && entry.subresource.as_deref().unwrap_or_default().is_empty()
+    };
+    let known: Vec<_> = entries.iter().filter(ours).collect();
+    let applied = |entry: &&ManagedFieldsEntry| entry.operation.as_deref() == Some("Apply");
+    if known.iter().all(applied) && known.len() <= 1 && owned_by(entries, manager)? == *fields {
+        return Ok(None);
+    }
+    let mut wanted: Vec<_> = entries
+        .iter()
+        .filter(|entry| !ours(entry))
+        .cloned()
+        .collect();
+    if !fields.is_empty() {
+        wanted.push(ManagedFieldsEntry {
+            manager: Some(manager.to_owned()),
+            operation: Some("Apply".to_owned()),
+            api_version: Some(api_version.to_owned()),
+            time: known.iter().filter_map(|entry| entry.time.clone()).max(),
+            fields_type: Some("FieldsV1".to_owned()),
+            fields_v1: Some(FieldsV1(fields.to_value())),
+            subresource: None,
+        });
+    }
+    Ok(Some(wanted))
 }
 
 fn union(
@@ -102,6 +141,44 @@ mod tests {
         assert!(
             error.starts_with("managedFields entry 2 (manager \"belay\", Apply)"),
             "{error}"
+        );
+    }
+
+    #[test]
+    fn ownership_is_set_to_exactly_the_fields_and_others_are_left_alone() {
+        let set = |value| FieldSet::parse(&value).unwrap();
+        let fields = set(json!({"f:spec": {"f:template": {"f:spec": {"f:hostname": {}}}}}));
+        let wanted = owning_exactly(&entries(), "belay", "apps/v1", &fields)
+            .unwrap()
+            .unwrap();
+        assert_eq!(owned_by(&wanted, "belay").unwrap(), fields);
+        let of = |entries: &[ManagedFieldsEntry], subresource: bool| {
+            entries
+                .iter()
+                .filter(|e| {
+                    e.manager.as_deref() != Some("belay") || e.subresource.is_some() == subresource
+                })
+                .filter(|e| e.manager.as_deref() != Some("belay") || subresource)
+                .count()
+        };
+        assert_eq!(
+            of(&wanted, true),
+            of(&entries(), true),
+            "kubectl's and the scale entry stay"
+        );
+        assert_eq!(wanted.len(), 3);
+        assert_eq!(
+            owning_exactly(&wanted[1..], "other", "apps/v1", &FieldSet::new()),
+            Ok(None)
+        );
+        let scaled_only = owning_exactly(&wanted, "belay", "apps/v1", &FieldSet::new())
+            .unwrap()
+            .unwrap();
+        assert_eq!(scaled_only.len(), 2);
+        assert_eq!(
+            owning_exactly(&wanted, "belay", "apps/v1", &fields),
+            Ok(None),
+            "once is enough"
         );
     }
 }

@@ -26,7 +26,7 @@ mod properties;
 pub use diff::{Change, diff, summary};
 pub use found::{Before, Carried, Found, FoundValue, carry};
 pub use graft::{get, graft};
-pub use managed::{managed_by, owned_by};
+pub use managed::{managed_by, owned_by, owning_exactly};
 pub use path::{Literal, Path, PathElement};
 pub use project::{complete, project};
 pub use put_back::put_back;

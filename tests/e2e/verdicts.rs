@@ -91,7 +91,11 @@ async fn ux_01_a_released_plan_says_what_is_live() {
     let path = "jsonpath={range .items[?(@.reason==\"Released\")]}{.message}{\"\\n\"}{end}";
     let told = scene.kubectl(&["get", "events", "-o", path]).await;
     for revision in &revisions {
-        assert_eq!(told.lines().filter(|line| line.contains(revision)).count(), 1, "{told}");
+        assert_eq!(
+            told.lines().filter(|line| line.contains(revision)).count(),
+            1,
+            "{told}"
+        );
     }
     let revision = status.stable_revision.clone().unwrap();
     seen(&scene, &status, Reason::Released, &[&revision, "Succeeded"]).await;
