@@ -58,6 +58,8 @@ pub(super) struct Sim {
     pub(super) dirty: bool,
     pub(super) wake_at: Option<Timestamp>,
     pub(super) passes: usize,
+    /// Whether every decision is held to the invariants.
+    pub(super) checked: bool,
 }
 
 /// A plan of templated components `name: image`; all come after none.
@@ -118,6 +120,7 @@ impl Sim {
             dirty: true,
             wake_at: None,
             passes: 0,
+            checked: false,
         }
     }
 
@@ -181,6 +184,10 @@ impl Sim {
         scope(self.plan.as_ref().ok(), &self.status)
     }
 
+    pub(super) fn parsed(&self) -> Result<&Plan, &Violations> {
+        self.plan.as_ref()
+    }
+
     /// What a pass reads.
     pub(super) fn observe(&self) -> World {
         let deployments = self.stale.as_ref().unwrap_or(&self.deployments);
@@ -242,6 +249,9 @@ impl Sim {
         self.stale = None;
         let mut decision = self.decide(&world);
         assert_eq!(decision, self.decide(&world), "a decision is not determined");
+        if self.checked {
+            super::invariants::check(self, &world, &decision);
+        }
         let mut outcome = self.carry_out(&decision.actions);
         if let Err(Stop::Refused(name, text)) = &outcome {
             let scope = self.scope();
