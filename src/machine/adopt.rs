@@ -234,6 +234,11 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
         },
     );
     ctx.status.components.retain(|c| !is_gone(&c.workload));
+    // The rest of the content may be new as well, or only the spec's record of
+    // it: the next pass looks at all of it.
+    for component in &mut ctx.status.components {
+        component.live_digest = None;
+    }
     let text = format!(
         "the set of components changed; {} is the stable revision now",
         ctx.status.stable_revision.as_deref().unwrap_or_default()

@@ -26,6 +26,8 @@ pub(super) struct Deployment {
     pub(super) updated_by_us: bool,
     /// No pod of it gets or stays available, whatever its image.
     pub(super) broken: bool,
+    /// Digest of the live template.
+    live: String,
     observed: bool,
     sets: BTreeMap<String, ReplicaSet>,
 }
@@ -67,9 +69,11 @@ impl Deployment {
             ours: FieldSet::default(),
             updated_by_us: false,
             broken: false,
+            live: String::new(),
             observed: false,
             sets: BTreeMap::new(),
         };
+        deployment.changed();
         for _ in 0..8 {
             deployment.tick();
         }
@@ -88,7 +92,7 @@ impl Deployment {
 
     fn current(&self) -> ReplicaSet {
         self.sets
-            .get(&canon::digest(&self.template))
+            .get(&self.live)
             .copied()
             .unwrap_or_default()
     }
@@ -165,16 +169,9 @@ impl Deployment {
     pub(super) fn tick(&mut self) -> bool {
         let before = (self.observed, self.sets.clone());
         self.observed = true;
-        let image = format!(
-            "{} {}",
-            self.image(),
-            self.template["spec"]["containers"][1]["image"]
-        );
-        let (wanted, total) = (
-            self.replicas,
-            self.sets.values().map(|s| s.pods).sum::<i32>(),
-        );
-        let live = canon::digest(&self.template);
+        let image = format!("{} {}", self.image(), self.template["spec"]["containers"][1]["image"]);
+        let (wanted, total) = (self.replicas, self.sets.values().map(|s| s.pods).sum::<i32>());
+        let live = self.live.clone();
         let moving = !self.paused;
         let current = self.sets.entry(live.clone()).or_default();
         let was = *current;
@@ -204,8 +201,7 @@ impl Deployment {
         if moving {
             self.drain(&live);
         }
-        self.sets
-            .retain(|digest, set| *digest == live || set.pods > 0);
+        self.sets.retain(|digest, set| *digest == live || set.pods > 0);
         let changed = before != (self.observed, self.sets.clone());
         if changed {
             self.version += 1;
@@ -230,8 +226,7 @@ impl Deployment {
 
     /// One pod of the live template is available for a moment.
     pub(super) fn flap(&mut self) {
-        let live = canon::digest(&self.template);
-        if let Some(set) = self.sets.get_mut(&live) {
+        if let Some(set) = self.sets.get_mut(&self.live) {
             set.available = 1;
         }
         self.version += 1;
@@ -260,11 +255,7 @@ impl Deployment {
     /// `kubectl rollout restart`.
     pub(super) fn restart(&mut self, at: &str) {
         self.edit(
-            &[
-                "f:metadata",
-                "f:annotations",
-                "f:kubectl.kubernetes.io/restartedAt",
-            ],
+            &["f:metadata", "f:annotations", "f:kubectl.kubernetes.io/restartedAt"],
             json!(at),
         );
     }
@@ -272,6 +263,7 @@ impl Deployment {
     fn changed(&mut self) {
         self.version += 1;
         self.observed = false;
+        self.live = canon::digest(&self.template);
     }
 
     /// Server-side apply with force.

@@ -1,6 +1,7 @@
 //! The state machine against a cluster in memory.
 
 mod cluster;
+mod invariants;
 mod sim;
 
 mod baseline;
@@ -8,4 +9,5 @@ mod deletion;
 mod failure;
 mod midrelease;
 mod ownership;
+mod properties;
 mod refused;

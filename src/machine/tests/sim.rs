@@ -58,6 +58,8 @@ pub(super) struct Sim {
     pub(super) dirty: bool,
     pub(super) wake_at: Option<Timestamp>,
     pub(super) passes: usize,
+    /// Whether every decision is held to the invariants.
+    pub(super) checked: bool,
 }
 
 /// A plan of templated components `name: image`; all come after none.
@@ -118,6 +120,7 @@ impl Sim {
             dirty: true,
             wake_at: None,
             passes: 0,
+            checked: false,
         }
     }
 
@@ -181,6 +184,10 @@ impl Sim {
         scope(self.plan.as_ref().ok(), &self.status)
     }
 
+    pub(super) fn parsed(&self) -> Result<&Plan, &Violations> {
+        self.plan.as_ref()
+    }
+
     /// What a pass reads.
     pub(super) fn observe(&self) -> World {
         let deployments = self.stale.as_ref().unwrap_or(&self.deployments);
@@ -209,7 +216,8 @@ impl Sim {
                 {
                     let deployment = &deployments[&scope.target.name];
                     let found = found(&self.status, &revisions, &scope.target);
-                    workload.dry_run = Some(dry_run(&scope.target, deployment, partial, &found));
+                    workload.dry_run =
+                        Some(dry_run(&scope.target, deployment, partial, &found));
                 }
                 Observed {
                     incumbent: self.incumbents.get(&scope.target.name).cloned(),
@@ -240,11 +248,10 @@ impl Sim {
         let mut world = self.observe();
         self.stale = None;
         let mut decision = self.decide(&world);
-        assert_eq!(
-            decision,
-            self.decide(&world),
-            "a decision is not determined"
-        );
+        assert_eq!(decision, self.decide(&world), "a decision is not determined");
+        if self.checked {
+            super::invariants::check(self, &world, &decision);
+        }
         let mut outcome = self.carry_out(&decision.actions);
         if let Err(Stop::Refused(name, text)) = &outcome {
             let scope = self.scope();
@@ -310,8 +317,7 @@ impl Sim {
                 }
                 Action::Apply { write } => {
                     let image = write.template.to_string();
-                    let deployment =
-                        self.writable(&write.target, &write.uid, Some(&write.resource_version))?;
+                    let deployment = self.writable(&write.target, &write.uid, Some(&write.resource_version))?;
                     if image.contains("-rejected") {
                         let text = "denied by policy".to_owned();
                         return Err(Stop::Refused(write.target.name.clone(), text));
@@ -346,11 +352,7 @@ impl Sim {
             .ok_or(Stop::Conflict)?;
         let current = deployment.version.to_string();
         let fits = deployment.uid == uid && version.is_none_or(|version| version == current);
-        if fits {
-            Ok(deployment)
-        } else {
-            Err(Stop::Conflict)
-        }
+        if fits { Ok(deployment) } else { Err(Stop::Conflict) }
     }
 
     /// Passes until the controller is at rest. It must get there.
@@ -408,11 +410,7 @@ impl Sim {
             .iter()
             .find(|c| c.type_ == type_.as_str())
             .unwrap_or_else(|| panic!("no condition {type_:?}"));
-        (
-            condition.status == "True",
-            &condition.reason,
-            &condition.message,
-        )
+        (condition.status == "True", &condition.reason, &condition.message)
     }
 
     pub(super) fn ready(&self) -> bool {

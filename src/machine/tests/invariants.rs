@@ -1,0 +1,171 @@
+//! What must hold of every single decision, whatever led to it.
+
+use super::sim::Sim;
+use crate::{
+    api::{ConditionType, ReleasePlanStatus, Stage},
+    fields::{canon, project},
+    machine::{Action, Decision, TemplateWrite, World, context::is_complete},
+    plan::Target,
+    revision::{Frozen, Revision},
+};
+
+pub(super) fn check(sim: &Sim, world: &World, decision: &Decision) {
+    conditions_agree(sim, decision);
+    ready_means_released(sim, decision);
+    stable_means_proven(sim, world, decision);
+    writes_follow_a_record(sim, decision);
+    refused_content_is_not_released(sim, decision);
+    memory_is_bounded(decision);
+}
+
+fn holds(status: &ReleasePlanStatus, type_: ConditionType) -> bool {
+    status
+        .conditions
+        .iter()
+        .any(|c| c.type_ == type_.as_str() && c.status == "True")
+}
+
+fn conditions_agree(sim: &Sim, decision: &Decision) {
+    let status = &decision.status;
+    if status.conditions.is_empty() {
+        return;
+    }
+    let verdicts = [
+        ConditionType::Ready,
+        ConditionType::Reconciling,
+        ConditionType::Stalled,
+    ];
+    let holding = verdicts.iter().filter(|t| holds(status, **t)).count();
+    assert_eq!(holding, 1, "exactly one verdict: {:#?}", status.conditions);
+    let directions = [ConditionType::RollingOut, ConditionType::RollbackInProgress, ConditionType::Stable];
+    assert!(directions.iter().filter(|t| holds(status, **t)).count() <= 1);
+    for condition in &status.conditions {
+        assert_eq!(condition.observed_generation, status.observed_generation);
+        assert!(condition.message.len() <= 1000, "{}", condition.message);
+        if condition.type_ == "Ready" {
+            assert!(!condition.message.is_empty());
+        }
+    }
+    assert!(status.observed_generation <= Some(sim.facts.generation));
+}
+
+/// A revision that is stored, or that this decision stores.
+fn revision<'a>(sim: &'a Sim, decision: &'a Decision, name: &str) -> Option<&'a Revision> {
+    let created = decision.actions.iter().find_map(|action| match action {
+        Action::CreateRevision { revision, .. } if revision.name == name => Some(&**revision),
+        _ => None,
+    });
+    created.or_else(|| sim.revisions.get(name))
+}
+
+fn ready_means_released(sim: &Sim, decision: &Decision) {
+    let status = &decision.status;
+    if !holds(status, ConditionType::Ready) || status.observed_generation != Some(sim.facts.generation) {
+        return;
+    }
+    let plan = sim.parsed().expect("a plan that is not valid is never ready");
+    assert!(status.release.is_none());
+    let stable = status.stable_revision.as_ref().expect("ready without a stable revision");
+    let stable = revision(sim, decision, stable).expect("ready on a revision that is not there");
+    assert_eq!(stable.data.spec, plan.content(), "ready for content that was not released");
+    assert!(status.refused.iter().all(|r| r.spec.as_deref() != Some(plan.content())));
+}
+
+fn stable_means_proven(sim: &Sim, world: &World, decision: &Decision) {
+    let (before, after) = (&sim.status.stable_revision, &decision.status.stable_revision);
+    let Some(name) = after.as_ref().filter(|_| before != after) else {
+        assert!(before.is_none() || after.is_some(), "the stable revision was forgotten");
+        return;
+    };
+    let stable = revision(sim, decision, name).expect("a stable revision that is not stored");
+    let old = before.as_ref().and_then(|name| sim.revisions.get(name));
+    for (scope, observed) in sim.scope().iter().zip(&world.components) {
+        let Some(frozen) = stable.data.of(&scope.target) else {
+            continue;
+        };
+        let kept = old
+            .and_then(|old| old.data.of(&scope.target))
+            .is_some_and(|old| canon::equal(&old.template, &frozen.template));
+        let proven = observed.workload.as_ref().is_some_and(|workload| {
+            is_complete(workload) && looks_like(&workload.template, frozen)
+        });
+        assert!(kept || proven, "{} is stable but was not proven", scope.target);
+    }
+}
+
+fn looks_like(live: &serde_json::Value, frozen: &Frozen) -> bool {
+    if frozen.fields.is_empty() {
+        return canon::equal(live, &frozen.template);
+    }
+    let fields = frozen.touched();
+    canon::equal(&project(live, &fields), &project(&frozen.template, &fields))
+}
+
+fn writes(decision: &Decision) -> impl Iterator<Item = &TemplateWrite> {
+    decision.actions.iter().filter_map(|action| match action {
+        Action::Apply { write } | Action::Replace { write } => Some(write),
+        _ => None,
+    })
+}
+
+fn writes_follow_a_record(sim: &Sim, decision: &Decision) {
+    // What counts is what was recorded before this pass.
+    let Some(release) = &sim.status.release else {
+        let wrote = writes(decision).next().is_some();
+        assert!(!wrote || sim.status.stable_revision.is_some());
+        return;
+    };
+    for write in writes(decision) {
+        assert_ne!(release.stage, Stage::Settle, "a write before all is prepared");
+        if release.stage == Stage::Restore {
+            assert!(was_moved(sim, &write.target), "{} was never moved", write.target);
+            continue;
+        }
+        let target = sim.status.target_revision.as_ref().expect("a write without a target");
+        assert!(release.applied.contains(target));
+        assert!(sim.revisions.contains_key(target));
+    }
+}
+
+fn was_moved(sim: &Sim, target: &Target) -> bool {
+    let find = |name: &String| sim.revisions.get(name)?.data.of(target);
+    let stable = sim.status.stable_revision.as_ref().and_then(find);
+    let applied = sim.status.release.iter().flat_map(|r| &r.applied);
+    applied.filter_map(find).any(|frozen| {
+        stable.is_none_or(|stable| !canon::equal(&stable.template, &frozen.template))
+    })
+}
+
+fn refused_content_is_not_released(sim: &Sim, decision: &Decision) {
+    let status = &decision.status;
+    let Some(release) = status.release.as_ref().filter(|r| r.stage != Stage::Restore) else {
+        return;
+    };
+    let Some(target) = status.target_revision.as_ref() else {
+        return;
+    };
+    let target = revision(sim, decision, target).expect("a target that is not stored");
+    let find = |name: &String| sim.revisions.get(name);
+    let stable = status.stable_revision.as_ref().and_then(find);
+    for refused in &status.refused {
+        let again = refused.spec.as_ref() == Some(&target.data.spec)
+            && stable.is_none_or(|stable| stable.data.spec != target.data.spec);
+        assert!(!again, "release {} has refused content", release.number);
+        for template in &refused.live {
+            let again = target.data.components.iter().any(|frozen| {
+                let same = |f: &Frozen| canon::digest(&f.template) == template.digest;
+                let before = stable.and_then(|s| s.data.components.iter().find(|f| f.name == frozen.name));
+                frozen.name == template.component && same(frozen) && !before.is_some_and(same)
+            });
+            assert!(!again, "release {} has a refused template", release.number);
+        }
+    }
+}
+
+fn memory_is_bounded(decision: &Decision) {
+    let status = &decision.status;
+    assert!(status.decisions.len() <= 20);
+    assert!(status.history.len() <= 30 && status.refused.len() <= 10);
+    let size = serde_json::to_string(status).unwrap().len();
+    assert!(size < 64 << 10, "the status takes {size} bytes");
+}

@@ -1,0 +1,209 @@
+//! Whatever happens in whatever order: every decision keeps the invariants, and
+//! when it stops happening the plan comes to an end.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{cluster::Deployment, sim::*};
+use crate::api::{ConditionType, Phase};
+
+const IMAGES: [&str; 9] = [
+    "1", "2", "3", "2-crash", "3-unready", "2-pullerror", "2-slow", "3-dies", "2-refused",
+];
+const NAMES: [&str; 3] = ["db", "cart", "web"];
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Event {
+    /// The plan wants an image of a templated component.
+    Want(usize, usize),
+    /// The plan wants a variable of a component, or none.
+    Variable(usize, Option<bool>),
+    /// Somebody sets an image on a Deployment.
+    SetImage(usize, usize),
+    Restart(usize, u8),
+    Scale(usize, i32),
+    Pause(bool),
+    Valid(bool),
+    Retry,
+    /// The process dies before one of its next writes.
+    Crash(usize),
+    /// The next pass reads the Deployments of this moment, whenever it comes.
+    Stale,
+    Break(usize, bool),
+    Vanish(usize),
+    Incumbent(bool),
+    Leave(bool),
+    Jump(u16),
+    Run(u8),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let name = 0..NAMES.len();
+    prop_oneof![
+        4 => (0..2_usize, 0..IMAGES.len()).prop_map(|(n, i)| Event::Want(n, i)),
+        2 => (0..2_usize, any::<Option<bool>>()).prop_map(|(n, v)| Event::Variable(n, v)),
+        3 => (name.clone(), 0..IMAGES.len() - 1).prop_map(|(n, i)| Event::SetImage(n, i)),
+        1 => (name.clone(), 0..3_u8).prop_map(|(n, at)| Event::Restart(n, at)),
+        1 => (name.clone(), 0..4).prop_map(|(n, to)| Event::Scale(n, to)),
+        1 => any::<bool>().prop_map(Event::Pause),
+        1 => any::<bool>().prop_map(Event::Valid),
+        1 => Just(Event::Retry),
+        3 => (0..6_usize).prop_map(Event::Crash),
+        1 => Just(Event::Stale),
+        1 => (name.clone(), any::<bool>()).prop_map(|(n, b)| Event::Break(n, b)),
+        1 => name.prop_map(Event::Vanish),
+        1 => any::<bool>().prop_map(Event::Incumbent),
+        1 => any::<bool>().prop_map(Event::Leave),
+        1 => (0..900_u16).prop_map(Event::Jump),
+        6 => (0..25_u8).prop_map(Event::Run),
+    ]
+}
+
+fn start() -> Sim {
+    let mut cart = component("cart", "cart:1");
+    cart["after"] = json!(["db"]);
+    let spec = json!({
+        "components": [component("db", "db:1"), cart, followed("web")],
+        "progressDeadline": "30s",
+        "bakeTime": "5s",
+    });
+    let mut sim = Sim::settled(spec, &[("db", "db:1"), ("cart", "cart:1"), ("web", "web:1")]);
+    sim.checked = true;
+    sim
+}
+
+fn happen(sim: &mut Sim, event: &Event) {
+    match event {
+        Event::Want(n, i) => sim.want(NAMES[*n], &format!("{}:{}", NAMES[*n], IMAGES[*i])),
+        Event::Variable(n, value) => sim.edit(|spec| {
+            let container = &mut spec["components"][*n]["template"]["spec"]["containers"][0];
+            match value {
+                Some(true) => container["env"] = json!([{"name": "LOG", "value": "debug"}]),
+                Some(false) => container["env"] = json!([{"name": "NEW", "value": "1"}]),
+                None => drop(container.as_object_mut().unwrap().remove("env")),
+            }
+        }),
+        Event::SetImage(n, i) => {
+            let image = format!("{}:{}", NAMES[*n], IMAGES[*i]);
+            on(sim, *n, |deployment| deployment.set_image(&image));
+        }
+        Event::Restart(n, at) => on(sim, *n, |d| d.restart(&at.to_string())),
+        Event::Scale(n, to) => on(sim, *n, |d| d.replicas = *to),
+        Event::Pause(paused) => sim.edit(|spec| spec["paused"] = json!(paused)),
+        Event::Valid(valid) => sim.edit(|spec| {
+            spec["progressDeadline"] = json!(if *valid { "30s" } else { "nonsense" });
+        }),
+        Event::Retry => {
+            sim.facts.retry = sim.status.refused.last().map(|r| r.revision.clone());
+            sim.dirty = true;
+        }
+        Event::Crash(after) => sim.crash_at = Some(sim.writes + after),
+        Event::Stale => sim.stale = Some(sim.deployments.clone()),
+        Event::Break(n, broken) => on(sim, *n, |d| d.broken = *broken),
+        Event::Vanish(n) => {
+            sim.deployments.remove(NAMES[*n]);
+            sim.dirty = true;
+        }
+        Event::Incumbent(there) => {
+            sim.incumbents.clear();
+            if *there {
+                sim.incumbents.insert("db".to_owned(), "other".to_owned());
+            }
+            sim.dirty = true;
+        }
+        Event::Leave(left) => sim.edit(|spec| {
+            let components = spec["components"].as_array_mut().unwrap();
+            components.retain(|c| c["name"] != "web");
+            if !left {
+                components.push(followed("web"));
+            }
+        }),
+        Event::Jump(seconds) => {
+            sim.now += k8s_openapi::jiff::SignedDuration::from_secs(i64::from(*seconds));
+        }
+        Event::Run(seconds) => sim.run(usize::from(*seconds)),
+    }
+}
+
+fn on(sim: &mut Sim, n: usize, change: impl FnOnce(&mut Deployment)) {
+    if let Some(deployment) = sim.deployments.get_mut(NAMES[n]) {
+        change(deployment);
+        deployment.version += 1;
+        sim.dirty = true;
+    }
+}
+
+/// The faults stop; what people want stays.
+fn heal(sim: &mut Sim) {
+    sim.crash_at = None;
+    sim.stale = None;
+    sim.incumbents.clear();
+    for name in NAMES {
+        let image = format!("{name}:1");
+        let uid = format!("uid-{name}-{}", sim.writes);
+        let deployment = sim.deployments.entry(name.to_owned());
+        deployment.or_insert_with(|| Deployment::new(&uid, &image)).broken = false;
+    }
+    happen(sim, &Event::Pause(false));
+    happen(sim, &Event::Valid(true));
+    happen(sim, &Event::Leave(false));
+}
+
+proptest! {
+    // A history is long: an eighth of the usual number, which PROPTEST_CASES
+    // still scales.
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 8, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_history_keeps_the_invariants_and_comes_to_an_end(events in prop::collection::vec(event(), 1..16)) {
+        let mut sim = start();
+        for event in &events {
+            happen(&mut sim, event);
+        }
+        heal(&mut sim);
+        sim.run(1000);
+        prop_assert!(
+            matches!(sim.phase(), Phase::Stable | Phase::Failed),
+            "no end: {:#?}", sim.status
+        );
+        // A component that joined while it was broken is waited for.
+        let waits = sim.reason() == "BaselineUnavailable";
+        prop_assert!(waits || !sim.condition(ConditionType::Reconciling).0, "{:#?}", sim.status);
+        let refused: Vec<_> = sim.status.refused.iter().map(|r| r.revision.clone()).collect();
+
+        sim.want("db", "db:9");
+        sim.want("cart", "cart:9");
+        on(&mut sim, 2, |web| web.set_image("web:9"));
+        sim.run(200);
+        prop_assert!(sim.ready(), "good content is released in the end ({refused:?}): {:#?}", sim.status);
+        for name in NAMES {
+            prop_assert_eq!(sim.image(name), format!("{name}:9"));
+        }
+        prop_assert!(!sim.deployments["web"].marked());
+
+        sim.delete();
+        sim.run(5);
+        prop_assert!(sim.gone);
+        prop_assert!(sim.deployments.values().all(|d| !d.marked()));
+    }
+
+    #[test]
+    fn a_plan_can_be_deleted_at_any_moment(events in prop::collection::vec(event(), 1..12)) {
+        let mut sim = start();
+        for event in &events {
+            happen(&mut sim, event);
+        }
+        sim.crash_at = None;
+        sim.incumbents.clear();
+        let stable = sim.status.release.as_ref().map(|_| sim.status.stable_revision.clone());
+        sim.delete();
+        for name in NAMES {
+            on(&mut sim, NAMES.iter().position(|n| *n == name).unwrap(), |d| d.broken = false);
+        }
+        sim.run(700);
+        prop_assert!(sim.gone, "from {stable:?}: {:#?}", sim.status);
+        prop_assert!(sim.deployments.values().all(|d| !d.marked()));
+        prop_assert!(sim.revisions.is_empty());
+    }
+}
