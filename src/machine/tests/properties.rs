@@ -8,7 +8,15 @@ use super::{cluster::Deployment, sim::*};
 use crate::api::{ConditionType, Phase};
 
 const IMAGES: [&str; 9] = [
-    "1", "2", "3", "2-crash", "3-unready", "2-pullerror", "2-slow", "3-dies", "2-refused",
+    "1",
+    "2",
+    "3",
+    "2-crash",
+    "3-unready",
+    "2-pullerror",
+    "2-slow",
+    "3-dies",
+    "2-refused",
 ];
 const NAMES: [&str; 3] = ["db", "cart", "web"];
 
@@ -68,7 +76,10 @@ fn start() -> Sim {
         "progressDeadline": "30s",
         "bakeTime": "5s",
     });
-    let mut sim = Sim::settled(spec, &[("db", "db:1"), ("cart", "cart:1"), ("web", "web:1")]);
+    let mut sim = Sim::settled(
+        spec,
+        &[("db", "db:1"), ("cart", "cart:1"), ("web", "web:1")],
+    );
     sim.checked = true;
     sim
 }
@@ -143,7 +154,9 @@ fn heal(sim: &mut Sim) {
         let image = format!("{name}:1");
         let uid = format!("uid-{name}-{}", sim.writes);
         let deployment = sim.deployments.entry(name.to_owned());
-        deployment.or_insert_with(|| Deployment::new(&uid, &image)).broken = false;
+        deployment
+            .or_insert_with(|| Deployment::new(&uid, &image))
+            .broken = false;
     }
     happen(sim, &Event::Pause(false));
     happen(sim, &Event::Valid(true));
