@@ -227,9 +227,9 @@ impl<'a> Context<'a> {
     pub(super) fn tell_entry(&mut self, reason: Reason, message: &str) {
         let message = cut(message);
         let conditions = &self.input.status.conditions;
-        let known = conditions.iter().any(|c| {
-            c.type_ == "Ready" && c.reason == reason.as_str() && c.message == message
-        });
+        let known = conditions
+            .iter()
+            .any(|c| c.type_ == "Ready" && c.reason == reason.as_str() && c.message == message);
         if !known && self.events.iter().all(|event| event.reason != reason) {
             self.tell(true, reason, &message);
         }

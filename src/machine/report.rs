@@ -46,8 +46,8 @@ fn set(
             String::new()
         }
     };
-    let stable = phase == Phase::Stable
-        && !matches!(reason, Reason::Contended | Reason::TargetsMissing);
+    let stable =
+        phase == Phase::Stable && !matches!(reason, Reason::Contended | Reason::TargetsMissing);
     let revision = ctx.status.stable_revision.clone().unwrap_or_default();
     let wanted = [
         (Ready, ready, reason, message.clone()),

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     api::{
-        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseRecord,
-        ReleaseResult, Stage,
+        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseRecord, ReleaseResult,
+        Stage,
     },
     fields::{canon, project},
     plan::{Plan, missing_containers},
@@ -279,13 +279,7 @@ fn resume(ctx: &mut Context<'_>, holds: bool) -> bool {
     release.held_since.take().is_some()
 }
 
-fn gone(
-    ctx: &mut Context<'_>,
-    view: View<'_>,
-    deadline: Duration,
-    holds: bool,
-    pass: &mut Pass,
-) {
+fn gone(ctx: &mut Context<'_>, view: View<'_>, deadline: Duration, holds: bool, pass: &mut Pass) {
     let now = ctx.micros();
     let target = &view.scope.target;
     pass.waiting.push(format!("{target} to exist"));
@@ -464,8 +458,8 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
 
 /// Gives up what Belay owns of a workload beyond what a revision says.
 pub(super) fn narrow(view: View<'_>, workload: &Workload, frozen: &Frozen) -> Option<Action> {
-    let surplus = !workload.owned.is_subset(&frozen.fields)
-        || (frozen.fields.is_empty() && workload.marked);
+    let surplus =
+        !workload.owned.is_subset(&frozen.fields) || (frozen.fields.is_empty() && workload.marked);
     let keep = workload.owned.intersection(&frozen.fields);
     surplus.then(|| stable::disown(view, workload, keep))
 }
@@ -522,9 +516,7 @@ fn lost(ctx: &mut Context<'_>) {
     let failure = Failure {
         component: None,
         cause: Cause::RevisionLost,
-        message: format!(
-            "controllerrevision {name}, which is being released, is gone or damaged"
-        ),
+        message: format!("controllerrevision {name}, which is being released, is gone or damaged"),
         at: ctx.micros(),
     };
     restore::begin(ctx, failure);

@@ -11,7 +11,11 @@ fn what_is_live_and_healthy_becomes_the_first_stable_revision() {
     assert_eq!(sim.phase(), Phase::Stable);
     assert!(sim.ready(), "{:#?}", sim.status);
     assert_eq!(sim.told(Reason::BaselineTaken), 1);
-    assert_eq!(sim.results(), [], "taking ownership of equal values is no release");
+    assert_eq!(
+        sim.results(),
+        [],
+        "taking ownership of equal values is no release"
+    );
     assert!(!sim.deployments["cart"].ours.is_empty());
 }
 
@@ -22,7 +26,10 @@ fn two_templated_components_are_released_together() {
     sim.want("cart", "cart:2");
     sim.want("web", "web:2");
     sim.rest();
-    assert!(!sim.ready(), "Ready must go False in the first status write");
+    assert!(
+        !sim.ready(),
+        "Ready must go False in the first status write"
+    );
     sim.run_until("the end", |sim| sim.ready());
     assert_eq!((sim.image("cart"), sim.image("web")), ("cart:2", "web:2"));
     assert_eq!(sim.results(), [ReleaseResult::Succeeded]);
@@ -34,8 +41,15 @@ fn a_plan_waits_for_its_targets_and_goes_on_by_itself() {
     let spec = templated(&[("cart", "cart:1"), ("web", "web:1")]);
     let mut sim = Sim::new(spec, &[("web", "web:1")]);
     sim.run(20);
-    assert_eq!((sim.phase(), sim.reason()), (Phase::Pending, "TargetsMissing"));
-    assert!(sim.condition(ConditionType::Ready).2.contains("deployment cart"));
+    assert_eq!(
+        (sim.phase(), sim.reason()),
+        (Phase::Pending, "TargetsMissing")
+    );
+    assert!(
+        sim.condition(ConditionType::Ready)
+            .2
+            .contains("deployment cart")
+    );
     let cart = Deployment::new("uid-cart", "cart:1");
     sim.deployments.insert("cart".to_owned(), cart);
     sim.dirty = true;
@@ -45,15 +59,24 @@ fn a_plan_waits_for_its_targets_and_goes_on_by_itself() {
 
 #[test]
 fn what_is_live_but_not_available_yet_is_no_baseline() {
-    let mut sim = Sim::new(templated(&[("cart", "cart:1-unready")]), &[("cart", "cart:1-unready")]);
+    let mut sim = Sim::new(
+        templated(&[("cart", "cart:1-unready")]),
+        &[("cart", "cart:1-unready")],
+    );
     sim.run(20);
-    assert_eq!((sim.phase(), sim.reason()), (Phase::Pending, "BaselineUnavailable"));
+    assert_eq!(
+        (sim.phase(), sim.reason()),
+        (Phase::Pending, "BaselineUnavailable")
+    );
     assert_eq!(sim.journal, []);
 }
 
 #[test]
 fn with_nothing_available_the_first_release_starts_at_once() {
-    let mut sim = Sim::new(templated(&[("cart", "cart:2")]), &[("cart", "cart:1-crash")]);
+    let mut sim = Sim::new(
+        templated(&[("cart", "cart:2")]),
+        &[("cart", "cart:1-crash")],
+    );
     sim.rest();
     sim.run_until("the end", |sim| sim.ready());
     assert_eq!(sim.image("cart"), "cart:2");
@@ -66,10 +89,19 @@ fn with_nothing_available_the_first_release_starts_at_once() {
 
 #[test]
 fn a_first_release_that_fails_ends_in_place_and_newer_content_is_tried() {
-    let mut sim = Sim::new(templated(&[("cart", "cart:2-crash")]), &[("cart", "cart:1-crash")]);
+    let mut sim = Sim::new(
+        templated(&[("cart", "cart:2-crash")]),
+        &[("cart", "cart:1-crash")],
+    );
     sim.run_until("the failure", |sim| sim.phase() == Phase::Failed);
-    assert_eq!((sim.reason(), sim.stalled(), sim.ready()), ("ReleaseFailed", true, false));
-    assert_eq!((sim.image("cart"), sim.told(Reason::ReleaseFailed)), ("cart:2-crash", 1));
+    assert_eq!(
+        (sim.reason(), sim.stalled(), sim.ready()),
+        ("ReleaseFailed", true, false)
+    );
+    assert_eq!(
+        (sim.image("cart"), sim.told(Reason::ReleaseFailed)),
+        ("cart:2-crash", 1)
+    );
     assert_eq!(sim.results(), [ReleaseResult::Failed]);
     let written = sim.journal.len();
     sim.run(1000);
@@ -82,7 +114,10 @@ fn a_first_release_that_fails_ends_in_place_and_newer_content_is_tried() {
 
 #[test]
 fn a_first_release_superseded_by_what_was_live_does_not_fail() {
-    let mut sim = Sim::new(templated(&[("cart", "cart:2-unready")]), &[("cart", "cart:1-unready")]);
+    let mut sim = Sim::new(
+        templated(&[("cart", "cart:2-unready")]),
+        &[("cart", "cart:1-unready")],
+    );
     sim.run(6);
     assert_eq!(sim.phase(), Phase::RollingOut);
     sim.want("cart", "cart:1-unready");
@@ -107,11 +142,27 @@ fn a_decision_on_what_was_just_decided_is_the_same_and_does_nothing() {
     for seconds in 0..600 {
         let (passes, writes) = (sim.passes, sim.writes);
         sim.run(1);
-        assert_eq!((sim.passes, sim.writes), (passes, writes), "an idle plan, second {seconds}");
+        assert_eq!(
+            (sim.passes, sim.writes),
+            (passes, writes),
+            "an idle plan, second {seconds}"
+        );
     }
     let world = sim.observe();
     let decision = sim.decide(&world);
-    assert_eq!((decision.status, decision.actions), (sim.status.clone(), vec![]));
-    let needs = crate::machine::needs(&sim.scope(), &[world.components[0].workload.clone()], &sim.status, None, false);
-    assert_eq!((needs.dry_run, needs.pods, needs.revisions), (vec![false], false, vec![]));
+    assert_eq!(
+        (decision.status, decision.actions),
+        (sim.status.clone(), vec![])
+    );
+    let needs = crate::machine::needs(
+        &sim.scope(),
+        &[world.components[0].workload.clone()],
+        &sim.status,
+        None,
+        false,
+    );
+    assert_eq!(
+        (needs.dry_run, needs.pods, needs.revisions),
+        (vec![false], false, vec![])
+    );
 }

@@ -91,10 +91,7 @@ impl Deployment {
     }
 
     fn current(&self) -> ReplicaSet {
-        self.sets
-            .get(&self.live)
-            .copied()
-            .unwrap_or_default()
+        self.sets.get(&self.live).copied().unwrap_or_default()
     }
 
     pub(super) fn available(&self) -> i32 {
@@ -169,8 +166,15 @@ impl Deployment {
     pub(super) fn tick(&mut self) -> bool {
         let before = (self.observed, self.sets.clone());
         self.observed = true;
-        let image = format!("{} {}", self.image(), self.template["spec"]["containers"][1]["image"]);
-        let (wanted, total) = (self.replicas, self.sets.values().map(|s| s.pods).sum::<i32>());
+        let image = format!(
+            "{} {}",
+            self.image(),
+            self.template["spec"]["containers"][1]["image"]
+        );
+        let (wanted, total) = (
+            self.replicas,
+            self.sets.values().map(|s| s.pods).sum::<i32>(),
+        );
         let live = self.live.clone();
         let moving = !self.paused;
         let current = self.sets.entry(live.clone()).or_default();
@@ -201,7 +205,8 @@ impl Deployment {
         if moving {
             self.drain(&live);
         }
-        self.sets.retain(|digest, set| *digest == live || set.pods > 0);
+        self.sets
+            .retain(|digest, set| *digest == live || set.pods > 0);
         let changed = before != (self.observed, self.sets.clone());
         if changed {
             self.version += 1;
@@ -255,7 +260,11 @@ impl Deployment {
     /// `kubectl rollout restart`.
     pub(super) fn restart(&mut self, at: &str) {
         self.edit(
-            &["f:metadata", "f:annotations", "f:kubectl.kubernetes.io/restartedAt"],
+            &[
+                "f:metadata",
+                "f:annotations",
+                "f:kubectl.kubernetes.io/restartedAt",
+            ],
             json!(at),
         );
     }

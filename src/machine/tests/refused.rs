@@ -37,7 +37,10 @@ fn newer_content_is_tried() {
     sim.want("cart", "cart:3");
     sim.rest();
     sim.run_until("the end", |sim| sim.ready());
-    assert_eq!(sim.results(), [ReleaseResult::RolledBack, ReleaseResult::Succeeded]);
+    assert_eq!(
+        sim.results(),
+        [ReleaseResult::RolledBack, ReleaseResult::Succeeded]
+    );
 }
 
 #[test]
@@ -61,7 +64,10 @@ fn a_restart_after_a_rollback_does_not_revive_refused_content() {
     assert_eq!(sim.reason(), "RolledBack");
     let annotations = &sim.deployments["cart"].template["metadata"]["annotations"];
     assert_eq!(annotations["kubectl.kubernetes.io/restartedAt"], "now");
-    assert_eq!(sim.results(), [ReleaseResult::RolledBack, ReleaseResult::Succeeded]);
+    assert_eq!(
+        sim.results(),
+        [ReleaseResult::RolledBack, ReleaseResult::Succeeded]
+    );
 }
 
 /// GO-01 for a template of the plan: somebody keeps applying the bad manifest.
@@ -109,7 +115,10 @@ fn a_retry_tries_refused_content_again() {
     sim.dirty = true;
     sim.run_until("the second rollback", |sim| sim.results().len() == 2);
     assert_eq!(sim.facts.retry, None, "the annotation is taken off");
-    assert_eq!(sim.results(), [ReleaseResult::RolledBack, ReleaseResult::RolledBack]);
+    assert_eq!(
+        sim.results(),
+        [ReleaseResult::RolledBack, ReleaseResult::RolledBack]
+    );
     assert_eq!(sim.reason(), "RolledBack");
     assert_eq!(sim.status.refused.len(), 1);
     assert_eq!(sim.told(Reason::RetryIgnored), 0);
@@ -126,9 +135,15 @@ fn a_retry_of_a_followed_template_puts_it_back_and_guards_it() {
     sim.dirty = true;
     sim.run_until("the end", |sim| sim.ready());
     assert_eq!(sim.image("cart"), "cart:2-slow");
-    assert_eq!(sim.results(), [ReleaseResult::RolledBack, ReleaseResult::Succeeded]);
+    assert_eq!(
+        sim.results(),
+        [ReleaseResult::RolledBack, ReleaseResult::Succeeded]
+    );
     assert_eq!(sim.status.refused, []);
-    assert!(!sim.deployments["cart"].marked(), "no mark stays on a followed workload");
+    assert!(
+        !sim.deployments["cart"].marked(),
+        "no mark stays on a followed workload"
+    );
 }
 
 #[test]
@@ -145,7 +160,11 @@ fn a_retry_survives_a_crash_between_any_two_writes() {
     let plain = run(None);
     for write in start.writes..plain.writes {
         let sim = run(Some(write));
-        assert_eq!((sim.results().len(), sim.reason()), (2, "RolledBack"), "write {write}");
+        assert_eq!(
+            (sim.results().len(), sim.reason()),
+            (2, "RolledBack"),
+            "write {write}"
+        );
         assert_eq!(sim.facts.retry, None);
     }
 }
@@ -156,7 +175,10 @@ fn a_retry_of_something_else_is_said_once_and_taken_off() {
     sim.facts.retry = Some("shop-nonsense".to_owned());
     sim.dirty = true;
     sim.run(10);
-    assert_eq!((sim.told(Reason::RetryIgnored), sim.facts.retry.clone()), (1, None));
+    assert_eq!(
+        (sim.told(Reason::RetryIgnored), sim.facts.retry.clone()),
+        (1, None)
+    );
     assert_eq!(sim.reason(), "RolledBack");
 }
 
@@ -169,7 +191,10 @@ fn a_followed_component_with_a_bad_image_goes_back() {
     sim.run_until("the end", |sim| sim.reason() == "RolledBack");
     assert_eq!(sim.image("cart"), "cart:1");
     assert_eq!(sim.journal.first(), Some(&("replace", "cart".to_owned())));
-    assert!(!sim.deployments["cart"].marked(), "no mark stays on a followed workload");
+    assert!(
+        !sim.deployments["cart"].marked(),
+        "no mark stays on a followed workload"
+    );
     assert_eq!(sim.writes_on("web"), 0);
 }
 
@@ -180,8 +205,15 @@ fn a_followed_component_that_changes_again_in_mid_release_is_judged_anew() {
     sim.run(5);
     sim.deployment("cart").set_image("cart:3");
     sim.run_until("the end", |sim| sim.ready());
-    assert_eq!(sim.results(), [ReleaseResult::Superseded, ReleaseResult::Succeeded]);
-    assert_eq!(sim.journal, [], "a followed workload that is fine is never written");
+    assert_eq!(
+        sim.results(),
+        [ReleaseResult::Superseded, ReleaseResult::Succeeded]
+    );
+    assert_eq!(
+        sim.journal,
+        [],
+        "a followed workload that is fine is never written"
+    );
 }
 
 #[test]
@@ -201,7 +233,9 @@ fn a_followed_change_during_a_rollback_is_kept_and_judged_after_it() {
     sim.deployment("cart").set_image("cart:2-pullerror");
     sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
     sim.deployment("web").set_image("web:2");
-    sim.run_until("the end", |sim| sim.phase() == Phase::Stable && sim.image("web") == "web:2" && sim.results().len() == 2);
+    sim.run_until("the end", |sim| {
+        sim.phase() == Phase::Stable && sim.image("web") == "web:2" && sim.results().len() == 2
+    });
     assert_eq!((sim.image("cart"), sim.image("web")), ("cart:1", "web:2"));
 }
 
@@ -212,7 +246,9 @@ fn a_broken_followed_change_during_a_rollback_does_not_wedge() {
     sim.deployment("cart").set_image("cart:2-pullerror");
     sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
     sim.deployment("cart").set_image("cart:3-unready");
-    sim.run_until("the end", |sim| sim.phase() == Phase::Stable && sim.image("cart") == "cart:1");
+    sim.run_until("the end", |sim| {
+        sim.phase() == Phase::Stable && sim.image("cart") == "cart:1"
+    });
     sim.run(60);
     assert_eq!(sim.phase(), Phase::Stable);
     assert_eq!(sim.image("cart"), "cart:1");

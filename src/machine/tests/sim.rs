@@ -216,8 +216,7 @@ impl Sim {
                 {
                     let deployment = &deployments[&scope.target.name];
                     let found = found(&self.status, &revisions, &scope.target);
-                    workload.dry_run =
-                        Some(dry_run(&scope.target, deployment, partial, &found));
+                    workload.dry_run = Some(dry_run(&scope.target, deployment, partial, &found));
                 }
                 Observed {
                     incumbent: self.incumbents.get(&scope.target.name).cloned(),
@@ -248,7 +247,11 @@ impl Sim {
         let mut world = self.observe();
         self.stale = None;
         let mut decision = self.decide(&world);
-        assert_eq!(decision, self.decide(&world), "a decision is not determined");
+        assert_eq!(
+            decision,
+            self.decide(&world),
+            "a decision is not determined"
+        );
         if self.checked {
             super::invariants::check(self, &world, &decision);
         }
@@ -317,7 +320,8 @@ impl Sim {
                 }
                 Action::Apply { write } => {
                     let image = write.template.to_string();
-                    let deployment = self.writable(&write.target, &write.uid, Some(&write.resource_version))?;
+                    let deployment =
+                        self.writable(&write.target, &write.uid, Some(&write.resource_version))?;
                     if image.contains("-rejected") {
                         let text = "denied by policy".to_owned();
                         return Err(Stop::Refused(write.target.name.clone(), text));
@@ -352,7 +356,11 @@ impl Sim {
             .ok_or(Stop::Conflict)?;
         let current = deployment.version.to_string();
         let fits = deployment.uid == uid && version.is_none_or(|version| version == current);
-        if fits { Ok(deployment) } else { Err(Stop::Conflict) }
+        if fits {
+            Ok(deployment)
+        } else {
+            Err(Stop::Conflict)
+        }
     }
 
     /// Passes until the controller is at rest. It must get there.
@@ -410,7 +418,11 @@ impl Sim {
             .iter()
             .find(|c| c.type_ == type_.as_str())
             .unwrap_or_else(|| panic!("no condition {type_:?}"));
-        (condition.status == "True", &condition.reason, &condition.message)
+        (
+            condition.status == "True",
+            &condition.reason,
+            &condition.message,
+        )
     }
 
     pub(super) fn ready(&self) -> bool {
