@@ -52,7 +52,7 @@ pub(super) fn baseline(ctx: &mut Context<'_>, plan: &Plan) {
                 .and_then(|r| r.message.clone())
                 .unwrap_or_default();
             let text = format!(
-                "{why}. There was no healthy revision to return to; nothing was deleted. Change the content to try again"
+                "{why}. There was no healthy revision to return to, so the new templates stay as they are. Change the templates to try again"
             );
             return report::stalled(ctx, Reason::ReleaseFailed, &text);
         }
@@ -116,7 +116,7 @@ fn first(ctx: &mut Context<'_>, plan: &Plan, waiting: &[(usize, String, bool)]) 
     }
     let texts: Vec<&str> = waiting.iter().map(|(_, text, _)| text.as_str()).collect();
     let text = format!(
-        "what is live must be available before it can be returned to: {}",
+        "nothing can be returned to before what is live is available; waiting for {}",
         texts.join(", ")
     );
     if due && !plan.paused() {
@@ -144,12 +144,12 @@ fn take(ctx: &mut Context<'_>, plan: &Plan) {
     ctx.tell(
         false,
         Reason::BaselineTaken,
-        &format!("{name} is what was live and healthy; failed releases return to it"),
+        &format!("{name} is the first stable revision: it is what was live and available, and a release that fails returns to it"),
     );
     report::progressing(
         ctx,
         Reason::BaselineTaken,
-        "looking for differences to the plan",
+        "the stable revision is taken; now the plan is compared with what is live",
     );
 }
 
@@ -206,7 +206,7 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
         .collect();
     if !unready.is_empty() {
         let text = format!(
-            "new components join once they are available: {}",
+            "new components join the plan once they are available, and until then nothing is released; waiting for {}",
             unready.join(", ")
         );
         report::progressing(ctx, Reason::BaselineUnavailable, &text);

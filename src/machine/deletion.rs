@@ -54,7 +54,7 @@ fn finish(ctx: &mut Context<'_>, kept: bool) {
     let text = if kept {
         "the plan was deleted in mid-release; what is live stays (deletionPolicy Keep)"
     } else {
-        "the plan is deleted; the workloads stay as they are"
+        "the plan is deleted; the workloads keep their templates and Belay's field ownership is given up"
     };
     ctx.tell(false, Reason::DeletionFinished, text);
     report::progressing(ctx, Reason::DeletionFinished, text);

@@ -99,11 +99,13 @@ pub(super) fn is_news(
     let Some(known) = status.components.iter().find(|c| c.workload == reference) else {
         return true;
     };
+    if scope.leaving {
+        return true;
+    }
     let Some(workload) = workload else {
         return false;
     };
-    scope.leaving
-        || known.name != scope.name
+    known.name != scope.name
         || known.partial_digest != scope.template_digest
         || known.uid.as_deref() != Some(workload.uid.as_str())
         || known.live_digest.as_deref() != Some(canon::digest(&workload.template).as_str())

@@ -100,7 +100,7 @@ fn fail(ctx: &mut Context<'_>, failure: &Failure) {
         ctx,
         Reason::ReleaseFailed,
         &format!(
-            "{text}. There was no healthy revision to return to; nothing was deleted. Change the content to try again"
+            "{text}. There was no healthy revision to return to, so the new templates stay as they are. Change the templates to try again"
         ),
     );
 }
@@ -120,7 +120,6 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     let mut waiting = Vec::new();
     let mut contended = None;
     let mut late = false;
-    let mut news = newer_spec(ctx);
     for index in backwards(ctx) {
         let Some(scope) = ctx.scope.get(index).cloned() else {
             continue;
@@ -145,8 +144,14 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         };
         let touched = touched(ctx, &scope.target);
         let newer = is_newer(ctx, view, workload);
-        news |= newer;
-        if !is_at(workload, frozen, &touched) && !newer {
+        if newer {
+            // It was not moved by this release; it is judged when this is over.
+            if let Some(component) = ctx.component(index) {
+                component.state = Some(ComponentState::Waiting);
+            }
+            continue;
+        }
+        if !is_at(workload, frozen, &touched) {
             waiting.push(format!("{} to go back", scope.target));
             if let Some(text) = back(ctx, view, workload, frozen, &touched) {
                 contended.get_or_insert(text);
@@ -162,7 +167,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
                 text.push_str(" (paused by its own spec.paused: resume it)");
             }
             waiting.push(text);
-            if over && !newer && surroundings(ctx, view, workload, frozen) {
+            if over && surroundings(ctx, view, workload, frozen) {
                 continue;
             }
         }
@@ -180,7 +185,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     if waiting.is_empty() {
         return finish(ctx, stable);
     }
-    if (late || contended.is_some()) && news && !ctx.input.world.plan.deleting {
+    if (late || contended.is_some()) && newer_spec(ctx) && !ctx.input.world.plan.deleting {
         return supersede(ctx);
     }
     verdict(ctx, &waiting, contended, late);
@@ -463,7 +468,7 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision) {
         ctx.status.observed_content = Some(target);
     }
     let text = format!(
-        "all components are back on {} and available ({})",
+        "everything that was moved is back on {} and available ({})",
         stable.name,
         why.unwrap_or_default()
     );

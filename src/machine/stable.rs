@@ -77,6 +77,15 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
 
 /// The verdict on a plan of which nothing is new.
 pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
+    // What was changed while a release was under way is judged next.
+    let unseen = ctx
+        .status
+        .components
+        .iter()
+        .any(|c| c.live_digest.is_none());
+    if unseen {
+        ctx.wake_in(Duration::ZERO);
+    }
     let revision = ctx.status.stable_revision.clone().unwrap_or_default();
     let refused = ctx.status.refused.iter().rev().find(|r| {
         r.spec.as_deref() == Some(plan.content())
@@ -94,13 +103,12 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         report::judged(ctx, &refused.revision);
         return report::stalled(ctx, Reason::RolledBack, &text);
     }
-    if ctx
+    let edited = ctx
         .stable()
-        .is_some_and(|stable| stable.data.spec != plan.content())
-    {
-        // Content that came while a release was under way.
+        .is_some_and(|stable| stable.data.spec != plan.content());
+    if edited || unseen {
         ctx.wake_in(Duration::ZERO);
-        let text = "the content of the plan changed and is looked at";
+        let text = "content changed while a release was under way and is looked at now";
         return report::progressing(ctx, Reason::Settling, text);
     }
     report::judged(ctx, &revision);

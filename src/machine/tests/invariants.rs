@@ -172,6 +172,10 @@ fn writes_follow_a_record(sim: &Sim, decision: &Decision) {
 fn was_moved(sim: &Sim, target: &Target) -> bool {
     let find = |name: &String| sim.revisions.get(name)?.data.of(target);
     let stable = sim.status.stable_revision.as_ref().and_then(find);
+    if stable.is_some_and(|stable| stable.partial_digest.is_some()) {
+        // Its fields are held against others at all times.
+        return true;
+    }
     let applied = sim.status.release.iter().flat_map(|r| &r.applied);
     applied
         .filter_map(find)
