@@ -6,7 +6,8 @@
 //! knows nothing of the API server.
 
 use k8s_openapi::{
-    api::apps::v1::ControllerRevision, apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    api::apps::v1::ControllerRevision,
+    apimachinery::pkg::{apis::meta::v1::ObjectMeta, runtime::RawExtension},
 };
 use kube::core::Resource as _;
 use serde::{Deserialize, Serialize};
@@ -143,6 +144,12 @@ impl RevisionData {
     }
 }
 
+/// Digest of a revision as it is stored, bound to its plan. It does not depend
+/// on the canonical form, which a later version may refine.
+fn seal(data: &Value, plan_uid: &str) -> String {
+    canon::digest_json(&json!({"plan": plan_uid, "data": data}))
+}
+
 impl Frozen {
     /// All fields that releasing this writes.
     #[must_use]
@@ -159,6 +166,7 @@ impl Revision {
     pub fn to_object(&self, plan: &str, plan_uid: &str, number: i64) -> ControllerRevision {
         let label: String = plan.chars().take(63).collect();
         let label = label.trim_end_matches(['-', '.']).to_owned();
+        let data = serde_json::to_value(&self.data).unwrap_or_default();
         ControllerRevision {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
@@ -169,12 +177,10 @@ impl Revision {
                     ]
                     .into(),
                 ),
-                annotations: Some([(DIGEST.to_owned(), self.data.digest(plan_uid))].into()),
+                annotations: Some([(DIGEST.to_owned(), seal(&data, plan_uid))].into()),
                 ..ObjectMeta::default()
             },
-            data: serde_json::to_value(&self.data)
-                .ok()
-                .map(k8s_openapi::apimachinery::pkg::runtime::RawExtension),
+            data: Some(RawExtension(data)),
             revision: number,
         }
     }
@@ -196,9 +202,68 @@ impl Revision {
             .annotations
             .as_ref()
             .and_then(|a| a.get(DIGEST));
-        if stored != Some(&data.digest(plan_uid)) {
+        if stored != Some(&seal(raw, plan_uid)) {
             return Err(RevisionError::Damaged { name });
         }
         Ok(Self { name, data })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::WorkloadKind;
+
+    fn revision() -> Revision {
+        let data = RevisionData {
+            canon: canon::CANON_VERSION,
+            spec: "s".to_owned(),
+            components: vec![Frozen {
+                name: "cart".to_owned(),
+                workload: WorkloadRef {
+                    kind: Some(WorkloadKind::Deployment),
+                    name: Some("cart".to_owned()),
+                },
+                partial_digest: Some("p".to_owned()),
+                template: json!({"spec": {"containers": [{"name": "app", "fieldOfTheFuture": 1}]}}),
+                fields: FieldSet::default(),
+                carried: FieldSet::default(),
+                found: Found::default(),
+            }],
+        };
+        data.named("shop", "uid")
+    }
+
+    #[test]
+    fn what_is_stored_is_read_back_with_fields_that_nobody_here_knows() {
+        let object = revision().to_object("shop", "uid", 3);
+        assert!(object.metadata.owner_references.is_none());
+        assert_eq!(Revision::from_object(&object, "uid").unwrap(), revision());
+    }
+
+    #[test]
+    fn a_revision_that_was_changed_or_is_another_plans_is_not_used() {
+        let object = revision().to_object("shop", "uid", 3);
+        assert!(Revision::from_object(&object, "other").is_err());
+        let mut changed = object.clone();
+        changed.data.as_mut().unwrap().0["components"][0]["template"]["spec"] = json!({});
+        assert!(matches!(
+            Revision::from_object(&changed, "uid"),
+            Err(RevisionError::Damaged { name }) if name == revision().name
+        ));
+    }
+
+    #[test]
+    fn one_made_with_another_canonical_form_is_still_whole() {
+        let mut old = revision();
+        old.data.canon = 0;
+        let object = old.to_object("shop", "uid", 3);
+        assert_eq!(Revision::from_object(&object, "uid").unwrap().data.canon, 0);
+    }
+
+    #[test]
+    fn names_fit_also_for_the_longest_plan() {
+        let name = revision().data.named(&"p.".repeat(126), "uid").name;
+        assert!(name.len() <= 63 && !name.contains(".-"), "{name}");
     }
 }

@@ -179,8 +179,6 @@ pub enum ReleaseKind {
     Content,
     /// Fields of a templated workload that the plan does not own.
     Surroundings,
-    /// A person asked to try refused content again.
-    Retry,
     /// The first release of a plan whose workloads were not healthy before.
     First,
 }

@@ -7,7 +7,8 @@ use kube::{
 use serde_json::Value;
 
 use super::{
-    ApplyFailure, Snapshot, apply_body, classify, deployments, snapshot::template_owned_by,
+    ApplyFailure, Snapshot, apply_body, classify, deployments, replace_template,
+    snapshot::template_owned_by,
 };
 use crate::{
     api::FIELD_MANAGER,
@@ -151,4 +152,36 @@ fn merged(object: &DynamicObject, manager: &str) -> Result<Answer, FieldsError> 
         template,
         owned: template_owned_by(object, manager)?,
     })
+}
+
+/// What the API server would make of a whole template today: it fills in the
+/// defaults that it knows. None if it does not accept the template any more.
+///
+/// # Errors
+/// A conflict if the workload changed since it was read, or that nothing could
+/// be concluded.
+pub async fn as_stored(
+    client: &Client,
+    namespace: &str,
+    target: &Target,
+    workload: &Snapshot,
+    template: &Value,
+) -> Result<Option<Value>, ApplyFailure> {
+    let patch = replace_template(&workload.uid, &workload.resource_version, template)
+        .map_err(|error| ApplyFailure::Undecided(error.to_string()))?;
+    let params = PatchParams {
+        dry_run: true,
+        field_manager: Some(PROBE.to_owned()),
+        ..PatchParams::default()
+    };
+    match deployments(client, namespace)
+        .patch(&target.name, &params, &patch)
+        .await
+    {
+        Ok(object) => Ok(object.data.pointer("/spec/template").cloned()),
+        Err(error) => match classify(&error) {
+            ApplyFailure::Refused(_) => Ok(None),
+            other => Err(other),
+        },
+    }
 }

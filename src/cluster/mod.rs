@@ -6,5 +6,5 @@ mod dry_run;
 mod snapshot;
 
 pub use apply_error::{ApplyFailure, classify, classify_status};
-pub use dry_run::dry_run;
-pub use snapshot::{Snapshot, apply_body, deployments};
+pub use dry_run::{as_stored, dry_run};
+pub use snapshot::{Snapshot, apply_body, deployments, replace_template};

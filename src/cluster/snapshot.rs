@@ -4,7 +4,11 @@
 //! does not know are kept.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::{Api, Client, api::DynamicObject, core::ApiResource};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, Patch},
+    core::ApiResource,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -86,6 +90,24 @@ pub fn apply_body(
         },
         "spec": {"template": template},
     })
+}
+
+/// JSON patch that replaces a whole pod template. A resourceVersion that does
+/// not match is a clean conflict.
+///
+/// # Errors
+/// Only if the template cannot be made part of a patch.
+pub fn replace_template(
+    uid: &str,
+    resource_version: &str,
+    template: &Value,
+) -> Result<Patch<()>, serde_json::Error> {
+    let operations = json!([
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version},
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "replace", "path": "/spec/template", "value": template},
+    ]);
+    serde_json::from_value(operations).map(Patch::Json)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Context, ReconcileError, error::judged};
 use crate::{
     api::{FIELD_MANAGER, FINALIZER, PLAN_UID, RETRY, StoredPlan},
-    cluster::{ApplyFailure, apply_body, classify, deployments},
+    cluster::{self, ApplyFailure, apply_body, classify, deployments},
     fields::{FieldSet, owning_exactly},
     machine::{Action, TemplateWrite},
     plan::Target,
@@ -48,7 +48,11 @@ async fn carry_out(
         Action::PruneRevisions { keep } => prune_revisions(ctx, plan, keep).await,
         Action::Apply { write } => apply_template(ctx, &namespace, write).await,
         Action::Replace { write } => replace_template(ctx, &namespace, write).await,
-        Action::Disown { target, uid, keep } => own(ctx, &namespace, target, uid, keep).await,
+        Action::Own {
+            target,
+            uid,
+            fields,
+        } => own(ctx, &namespace, target, uid, fields).await,
     }
 }
 
@@ -93,10 +97,14 @@ fn conflict_or(doing: String) -> impl FnOnce(kube::Error) -> ReconcileError {
 fn json_patch(operations: Vec<Value>, doing: &str) -> Result<Patch<()>, ReconcileError> {
     serde_json::from_value(Value::Array(operations))
         .map(Patch::Json)
-        .map_err(|error| ReconcileError::Api {
-            doing: doing.to_owned(),
-            source: Box::new(kube::Error::SerdeError(error)),
-        })
+        .map_err(unserialisable(doing.to_owned()))
+}
+
+fn unserialisable(doing: String) -> impl FnOnce(serde_json::Error) -> ReconcileError {
+    |error| ReconcileError::Api {
+        doing,
+        source: Box::new(kube::Error::SerdeError(error)),
+    }
 }
 
 async fn ensure_finalizer(ctx: &Context, plan: &mut StoredPlan) -> Result<(), ReconcileError> {
@@ -248,21 +256,14 @@ async fn replace_template(
         resource_version,
         template,
     } = write;
-    let operations = vec![
-        json!({"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}),
-        json!({"op": "test", "path": "/metadata/uid", "value": uid}),
-        json!({"op": "replace", "path": "/spec/template", "value": template}),
-    ];
+    let patch = cluster::replace_template(uid, resource_version, template)
+        .map_err(unserialisable(format!("replace the template of {target}")))?;
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
     deployments(&ctx.client, namespace)
-        .patch(
-            &target.name,
-            &params,
-            &json_patch(operations, "replace a template")?,
-        )
+        .patch(&target.name, &params, &patch)
         .await
         .map(drop)
         .map_err(|error| judged(target, classify(&error)))

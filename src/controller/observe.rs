@@ -1,5 +1,7 @@
 //! Reads what a decision needs, and nothing more.
 
+use std::collections::BTreeMap;
+
 use futures::future::{join_all, try_join_all};
 use k8s_openapi::{
     api::{apps::v1::ControllerRevision, core::v1::Namespace},
@@ -14,9 +16,9 @@ use crate::{
         DeletionPolicy, FIELD_MANAGER, FINALIZER, RELEASE_GENERATION, REQUESTED_BY, RETRY,
         ReleasePlanStatus, StoredPlan,
     },
-    cluster::{Snapshot, deployments, dry_run},
-    fields::managed_by,
-    machine::{self, Observed, PlanFacts, Scope, Workload, World},
+    cluster::{Snapshot, as_stored, deployments, dry_run},
+    fields::{Found, canon, managed_by},
+    machine::{self, DryRun, Observed, PlanFacts, Scope, Workload, World},
     plan::{Plan, Target, Violations, incumbent},
     revision::{Revision, RevisionError},
 };
@@ -57,16 +59,20 @@ pub(super) async fn observe(
     let revisions = load(ctx, namespace, &facts.uid, &needs.revisions).await?;
 
     watch(ctx, stored, &facts.uid, &scope, &mut live, needs.pods);
+    let revisions: BTreeMap<String, Revision> =
+        revisions.into_iter().map(|r| (r.name.clone(), r)).collect();
+    let stable = status
+        .stable_revision
+        .as_ref()
+        .and_then(|name| revisions.get(name));
     let tries = scope
         .iter()
         .zip(&mut live)
         .zip(&needs.dry_run)
         .filter(|(_, wanted)| **wanted)
         .map(|((scope, live), _)| {
-            let stable = revisions
-                .iter()
-                .find(|r| Some(&r.name) == status.stable_revision.as_ref());
-            try_template(ctx, namespace, scope, live.as_mut(), stable)
+            let found = machine::found(status, &revisions, &scope.target);
+            try_templates(ctx, namespace, scope, live.as_mut(), found, stable)
         });
     for outcome in join_all(tries).await {
         outcome?;
@@ -84,37 +90,52 @@ pub(super) async fn observe(
     Ok(World {
         plan: facts,
         components,
-        revisions: revisions.into_iter().map(|r| (r.name.clone(), r)).collect(),
+        revisions,
     })
 }
 
-/// Adds what the partial template of a component would make of its workload.
-async fn try_template(
+/// Adds what the partial template of a component would make of its workload,
+/// and, where that is not what the stable revision holds, what the API server
+/// makes of the frozen template today.
+async fn try_templates(
     ctx: &Context,
     namespace: &str,
     scope: &Scope,
     live: Option<&mut Live>,
+    found: Found,
     stable: Option<&Revision>,
 ) -> Result<(), ReconcileError> {
-    let (Some(live), Some(partial)) = (live, scope.template.as_ref()) else {
+    let (target, Some(live)) = (&scope.target, live) else {
         return Ok(());
     };
-    let frozen = stable.and_then(|revision| revision.data.of(&scope.target));
-    let found = frozen
-        .map(|frozen| frozen.found.clone())
-        .unwrap_or_default();
-    let answer = dry_run(
-        &ctx.client,
-        namespace,
-        &scope.target,
-        &live.snapshot,
-        partial,
-        &found,
-    );
-    let answer = answer
-        .await
-        .map_err(|failure| judged(&scope.target, failure))?;
-    live.workload.dry_run = Some(answer);
+    let undecided = |failure| judged(target, failure);
+    let mut wanted = &live.workload.template;
+    if let Some(partial) = &scope.template {
+        let answer = dry_run(
+            &ctx.client,
+            namespace,
+            target,
+            &live.snapshot,
+            partial,
+            &found,
+        );
+        live.workload.dry_run = Some(answer.await.map_err(undecided)?);
+        if let Some(DryRun::Merged { template, .. }) = &live.workload.dry_run {
+            wanted = template;
+        }
+    }
+    let frozen = stable.and_then(|revision| revision.data.of(target));
+    let frozen = frozen.filter(|frozen| !canon::equal(&frozen.template, wanted));
+    if let Some(frozen) = frozen {
+        let answer = as_stored(
+            &ctx.client,
+            namespace,
+            target,
+            &live.snapshot,
+            &frozen.template,
+        );
+        live.workload.stable_today = answer.await.map_err(undecided)?;
+    }
     Ok(())
 }
 
@@ -258,9 +279,13 @@ fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError>
             template: snapshot.template.clone(),
             owned: snapshot.owned.clone(),
             marked: entries.iter().any(is_ours),
+            stray: entries
+                .iter()
+                .any(|entry| is_ours(entry) && entry.operation.as_deref() != Some("Apply")),
             managers: managers(entries),
             dry_run: None,
             refusal: None,
+            stable_today: None,
             new_pods: None,
         },
         snapshot,

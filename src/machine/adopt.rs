@@ -201,7 +201,7 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
             let workload = view.observed.workload.as_ref()?;
             workload
                 .marked
-                .then(|| stable::disown(*view, workload, FieldSet::default()))
+                .then(|| stable::own(*view, workload, FieldSet::default()))
         })
         .collect();
     if !unready.is_empty() {

@@ -43,7 +43,7 @@ fn finish(ctx: &mut Context<'_>, kept: bool) {
             let workload = view.observed.workload.as_ref()?;
             workload
                 .marked
-                .then(|| stable::disown(view, workload, FieldSet::default()))
+                .then(|| stable::own(view, workload, FieldSet::default()))
         })
         .collect();
     for action in disowned {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     api::Reason,
-    fields::{FieldSet, Found, canon, get, graft},
+    fields::{FieldSet, Found, canon, put_back},
     plan::Plan,
     revision::{Frozen, MAX_BYTES, RevisionData},
 };
@@ -156,7 +156,7 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
     if refused && let Some(stable) = stable {
         // The stable values hold in the plan's own fields, whatever somebody
         // put there meanwhile; what surrounds them is as it was left.
-        let template = with_fields(workload.template.clone(), stable);
+        let template = put_back(&workload.template, &stable.template, &stable.fields);
         return Ok(frozen(
             stable.partial_digest.clone(),
             template,
@@ -205,18 +205,6 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
     }
 }
 
-/// `template` with the frozen values in the fields that the plan owned.
-fn with_fields(mut template: Value, frozen: &Frozen) -> Value {
-    for path in frozen.fields.leaves() {
-        // A field that cannot be put there any more stays as it is: the apply
-        // that follows has the API server's word on it.
-        if let Some(value) = get(&frozen.template, &path) {
-            let _ = graft(&mut template, &path, value.clone());
-        }
-    }
-    template
-}
-
 fn change(ctx: &Context<'_>, view: View<'_>, wanted: &Frozen) -> Change {
     let Some(stable) = ctx
         .stable()
@@ -227,7 +215,15 @@ fn change(ctx: &Context<'_>, view: View<'_>, wanted: &Frozen) -> Change {
             _ => Change::Content,
         };
     };
-    if canon::equal(&stable.template, &wanted.template) {
+    let today = view
+        .observed
+        .workload
+        .as_ref()
+        .and_then(|live| live.stable_today.as_ref());
+    let same = |template: &Value| canon::equal(template, &wanted.template);
+    // An API server that adds defaults makes another template of the same
+    // content, which is no reason to release it.
+    if same(&stable.template) || today.is_some_and(same) {
         Change::None
     } else if wanted.partial_digest.is_some() && wanted.partial_digest == stable.partial_digest {
         Change::Surroundings

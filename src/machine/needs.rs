@@ -14,7 +14,8 @@ use crate::{
 /// What has to be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Components whose partial template has to go through a dry run.
+    /// Components whose templates, the partial and the frozen one, have to go
+    /// through a dry run.
     pub dry_run: Vec<bool>,
     /// Whether pods and ReplicaSets of the components have to be watched.
     pub pods: bool,
@@ -63,7 +64,7 @@ pub fn needs(
         dry_run: scope
             .iter()
             .zip(workloads)
-            .map(|(scope, workload)| dry && scope.template.is_some() && workload.is_some())
+            .map(|(scope, workload)| dry && !scope.leaving && workload.is_some())
             .collect(),
         pods: release.is_some_and(|r| r.stage != Stage::Settle),
         revisions,

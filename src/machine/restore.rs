@@ -15,7 +15,7 @@ use crate::{
         Cause, ComponentState, Failure, Phase, Reason, RefusedContent, RefusedTemplate,
         ReleaseKind, ReleaseResult, Stage,
     },
-    fields::{FieldSet, canon, project},
+    fields::{FieldSet, canon, put_back},
     plan::Target,
     revision::{Frozen, Revision},
 };
@@ -356,15 +356,13 @@ fn back(
         component.state = Some(ComponentState::Restoring);
         component.progress_at = None;
     }
-    ctx.act(if touched.is_empty() {
-        Action::Replace {
-            write: stable::write(view, workload, frozen.template.clone()),
-        }
+    let template = if touched.is_empty() {
+        frozen.template.clone()
     } else {
-        let template = project(&frozen.template, touched);
-        Action::Apply {
-            write: stable::write(view, workload, template),
-        }
+        put_back(&workload.template, &frozen.template, touched)
+    };
+    ctx.act(Action::Replace {
+        write: stable::write(view, workload, template),
     });
     None
 }

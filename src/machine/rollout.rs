@@ -456,12 +456,11 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     stable::rest(ctx, plan);
 }
 
-/// Gives up what Belay owns of a workload beyond what a revision says.
+/// Sets what Belay owns of a workload to what a revision says.
 pub(super) fn narrow(view: View<'_>, workload: &Workload, frozen: &Frozen) -> Option<Action> {
-    let surplus =
-        !workload.owned.is_subset(&frozen.fields) || (frozen.fields.is_empty() && workload.marked);
-    let keep = workload.owned.intersection(&frozen.fields);
-    surplus.then(|| stable::disown(view, workload, keep))
+    let fields = &frozen.fields;
+    let wrong = stable::strays(workload, fields) || !fields.is_subset(&workload.owned);
+    wrong.then(|| stable::own(view, workload, fields.clone()))
 }
 
 /// Enters the release in progress into the history.

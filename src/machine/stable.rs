@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     api::{ComponentState, ComponentStatus, Phase, Reason},
-    fields::{FieldSet, canon, project},
+    fields::{FieldSet, canon, put_back},
     plan::Plan,
     revision::{Frozen, Revision},
 };
@@ -249,7 +249,7 @@ fn correction(
 ) -> Option<(Action, bool)> {
     if view.scope.template.is_none() {
         if workload.marked && change == Change::None {
-            return Some((disown(view, workload, FieldSet::default()), false));
+            return Some((own(view, workload, FieldSet::default()), false));
         }
         return (change != Change::None
             && ctx.live_refused(&view.scope.name, &canon::digest(&wanted.template)))
@@ -260,10 +260,13 @@ fn correction(
     }
     if refused {
         let fields = stable.fields.union(&workload.owned);
-        return (!is_at(workload, stable, &fields)).then(|| {
-            let write = write(view, workload, project(&stable.template, &fields));
-            (Action::Apply { write }, true)
-        });
+        if !is_at(workload, stable, &fields) {
+            let template = put_back(&workload.template, &stable.template, &fields);
+            let write = write(view, workload, template);
+            return Some((Action::Replace { write }, true));
+        }
+        return strays(workload, &stable.fields)
+            .then(|| (own(view, workload, stable.fields.clone()), false));
     }
     if change == Change::Surroundings
         && ctx.live_refused(&view.scope.name, &canon::digest(&wanted.template))
@@ -285,7 +288,13 @@ fn correction(
         let write = write(view, workload, body.clone());
         return Some((Action::Apply { write }, reverted));
     }
-    None
+    (change == Change::None && strays(workload, owned))
+        .then(|| (own(view, workload, owned.clone()), false))
+}
+
+/// Whether Belay owns more of a workload than these fields.
+pub(super) fn strays(workload: &Workload, fields: &FieldSet) -> bool {
+    workload.stray || !workload.owned.is_subset(fields)
 }
 
 /// Replaces the record of the stable revision by one that freezes the same
@@ -410,10 +419,10 @@ pub(super) fn write(
     }
 }
 
-pub(super) fn disown(view: View<'_>, workload: &Workload, keep: FieldSet) -> Action {
-    Action::Disown {
+pub(super) fn own(view: View<'_>, workload: &Workload, fields: FieldSet) -> Action {
+    Action::Own {
         target: view.scope.target.clone(),
         uid: workload.uid.clone(),
-        keep,
+        fields,
     }
 }

@@ -98,10 +98,16 @@ pub struct Workload {
     pub owned: FieldSet,
     /// Whether Belay has any entry in its `managedFields`.
     pub marked: bool,
+    /// Whether Belay owns fields other than by apply: it replaced the template
+    /// and has not set its ownership right yet.
+    pub stray: bool,
     /// Who owns fields of the pod template beside Belay.
     pub managers: Vec<String>,
     /// Answer to a dry run of the partial template, where one was asked for.
     pub dry_run: Option<DryRun>,
+    /// What the API server makes of the stable template today, where that was
+    /// asked for: it may have learned new defaults since.
+    pub stable_today: Option<Value>,
     /// What a real write of the template was refused with, in this pass.
     pub refusal: Option<String>,
     /// Pods of the live template, while they are watched.
@@ -214,14 +220,15 @@ pub enum Action {
         /// The write.
         write: TemplateWrite,
     },
-    /// Gives up ownership of fields; their values stay.
-    Disown {
+    /// Makes Belay own exactly some fields of the pod template; all values
+    /// stay.
+    Own {
         /// The workload.
         target: Target,
         /// Its uid.
         uid: String,
-        /// Fields of the pod template that Belay keeps.
-        keep: FieldSet,
+        /// The fields.
+        fields: FieldSet,
     },
 }
 

@@ -2,7 +2,7 @@
 
 use belay::api::{Cause, Phase, Reason, ReleaseResult};
 
-use crate::support::{Scene, holds, image_of, message, plan};
+use crate::support::{Scene, deployment, holds, image_of, message, plan};
 
 /// Three components, the third crash loops: all three are back on the templates
 /// they had, each restored once.
@@ -120,13 +120,31 @@ async fn pods_that_never_get_ready_end_the_release_at_the_deadline() {
     assert_eq!(scene.image("cart").await, "shop/cart:1");
 }
 
-/// Everything that the release added or overrode is back as it was, also what
-/// an earlier, superseded target of the same release wrote.
+/// Everything that the release added or overrode is back as it was, in the order
+/// it was, also what an earlier, superseded target of the same release wrote. So
+/// the old pods are still the right ones, and none is started. What the plan
+/// owned before, it owns again, and nothing else.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_release_added_is_gone_and_what_it_overrode_is_back() {
     let scene = Scene::new("rollback-fields").await;
-    scene.deployment("cart", "shop/cart:1", 1).await;
+    let env = "- {name: MODE, value: a}
+        - {name: ADDR, value: x}
+        - {name: LOG, value: info}
+        - {name: LAST, value: z}";
+    let manifest = deployment("cart", "shop/cart:1", 2);
+    scene
+        .apply(&manifest.replace("- {name: LOG, value: info}", env))
+        .await;
+    scene.available("cart").await;
     let before = scene.template("cart").await;
+    let pods = async || {
+        let path = "jsonpath={.items[*].metadata.name}";
+        let pods = scene.kubectl(&["get", "pods", "-o", path]).await;
+        let mut pods: Vec<_> = pods.split_whitespace().map(str::to_owned).collect();
+        pods.sort();
+        pods
+    };
+    let old = pods().await;
     let with = |container: &str| {
         format!(
             "apiVersion: belay.dev/v1alpha1
@@ -145,7 +163,7 @@ spec:
     scene.ready("shop").await;
     scene
         .apply(&with(
-            "image: 'shop/cart:2-unready', env: [{name: LOG, value: debug}, {name: A, value: a}]",
+            "image: 'shop/cart:2-unready', env: [{name: LOG, value: debug}, {name: A, value: a}, {name: MODE, value: b}]",
         ))
         .await;
     scene
@@ -158,6 +176,21 @@ spec:
         .await;
     scene.because("shop", Reason::RolledBack).await;
     assert_eq!(scene.template("cart").await, before);
+    assert_eq!(pods().await, old, "the pods of before serve again");
+    let live = scene.deployments().get("cart").await.unwrap();
+    let entries = live.metadata.managed_fields.unwrap();
+    let ours: Vec<_> = entries
+        .iter()
+        .filter(|e| e.manager.as_deref() == Some("belay"))
+        .collect();
+    assert_eq!(ours.len(), 1, "{ours:?}");
+    assert_eq!(ours[0].operation.as_deref(), Some("Apply"));
+    let fields = serde_json::to_value(&ours[0].fields_v1).unwrap();
+    let app = &fields["f:spec"]["f:template"]["f:spec"]["f:containers"]["k:{\"name\":\"app\"}"];
+    assert!(
+        app.get("f:image").is_some() && app.get("f:env").is_none(),
+        "{fields}"
+    );
 }
 
 /// Refused content is not tried again: not by the same apply, not by a rollout

@@ -119,7 +119,7 @@ async fn ux_01_a_first_release_without_a_way_back_says_so() {
         &scene,
         &status,
         Reason::ReleaseFailed,
-        &["ImagePullBackOff", "nothing was deleted"],
+        &["ImagePullBackOff", "so the new templates stay as they are"],
     )
     .await;
     assert_eq!(

@@ -130,8 +130,10 @@ impl Deployment {
             template: self.template.clone(),
             owned: self.ours.clone(),
             marked: self.marked(),
+            stray: self.updated_by_us,
             managers: vec!["kubectl".to_owned()],
             dry_run: None,
+            stable_today: None,
             refusal: None,
             new_pods: pods.then(|| NewPods {
                 available: current.available,
@@ -326,8 +328,8 @@ impl Deployment {
         self.changed();
     }
 
-    pub(super) fn disown(&mut self, keep: &FieldSet) {
-        self.ours = self.ours.intersection(keep);
+    pub(super) fn own(&mut self, fields: &FieldSet) {
+        self.ours = fields.clone();
         self.updated_by_us = false;
         self.version += 1;
     }

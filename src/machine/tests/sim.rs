@@ -334,9 +334,13 @@ impl Sim {
                         .replace(&write.template);
                     self.journal.push(("replace", write.target.name.clone()));
                 }
-                Action::Disown { target, uid, keep } => {
-                    self.writable(target, uid, None)?.disown(keep);
-                    self.journal.push(("disown", target.name.clone()));
+                Action::Own {
+                    target,
+                    uid,
+                    fields,
+                } => {
+                    self.writable(target, uid, None)?.own(fields);
+                    self.journal.push(("own", target.name.clone()));
                 }
             }
             self.dirty = true;
@@ -450,7 +454,7 @@ impl Sim {
     pub(super) fn writes_on(&self, name: &str) -> usize {
         self.journal
             .iter()
-            .filter(|(what, on)| *what != "disown" && on == name)
+            .filter(|(what, on)| *what != "own" && on == name)
             .count()
     }
 }
