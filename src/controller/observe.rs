@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::{Context, ReconcileError, error::judged};
 use crate::{
     api::{
-        DeletionPolicy, FIELD_MANAGER, FINALIZER, RELEASE_GENERATION, REQUESTED_BY, RETRY,
-        ReleasePlanStatus, StoredPlan,
+        DeletionPolicy, FIELD_MANAGER, FINALIZER, RELEASE_DIGEST, RELEASE_GENERATION, REQUESTED_BY,
+        RETRY, ReleasePlanStatus, StoredPlan,
     },
     cluster::{Snapshot, as_stored, deployments, dry_run},
     fields::{Found, canon, managed_by},
@@ -38,7 +38,7 @@ pub(super) async fn observe(
     status: &ReleasePlanStatus,
 ) -> Result<World, ReconcileError> {
     let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
-    let facts = facts(ctx, stored).await?;
+    let facts = facts(ctx, stored, parsed).await?;
     let scope = machine::scope(parsed.ok(), status);
     let reads = scope
         .iter()
@@ -139,7 +139,11 @@ async fn try_templates(
     Ok(())
 }
 
-async fn facts(ctx: &Context, stored: &StoredPlan) -> Result<PlanFacts, ReconcileError> {
+async fn facts(
+    ctx: &Context,
+    stored: &StoredPlan,
+    parsed: Result<&Plan, &Violations>,
+) -> Result<PlanFacts, ReconcileError> {
     let meta = &stored.metadata;
     let deleting = stored.is_deleting();
     let namespace = meta.namespace.clone().unwrap_or_default();
@@ -152,9 +156,13 @@ async fn facts(ctx: &Context, stored: &StoredPlan) -> Result<PlanFacts, Reconcil
         name: meta.name.clone().unwrap_or_default(),
         uid: meta.uid.clone().unwrap_or_default(),
         generation: meta.generation.unwrap_or_default(),
+        // A number that belongs to other content says nothing about this one.
         release_generation: stored
             .annotation(RELEASE_GENERATION)
-            .and_then(|n| n.parse().ok()),
+            .filter(|_| {
+                parsed.is_ok_and(|plan| stored.annotation(RELEASE_DIGEST) == Some(plan.content()))
+            })
+            .and_then(|number| number.parse().ok()),
         requested_by: stored.annotation(REQUESTED_BY).map(str::to_owned),
         retry: stored.annotation(RETRY).map(str::to_owned),
         deleting,

@@ -12,7 +12,7 @@ use kube::{
     runtime::{controller::Action, reflector::ObjectRef},
 };
 
-use super::{Context, ReconcileError, apply, events, observe, record};
+use super::{Context, ReconcileError, apply, events, heal, observe, record};
 use crate::{
     api::{ConditionType, Phase, Reason, ReleasePlanStatus, StoredPlan, merge_conditions},
     machine::{self, Decision, Input, World},
@@ -47,11 +47,15 @@ pub(super) async fn reconcile(
     match outcome {
         Ok(action) => {
             ctx.backoffs.reset(&uid);
+            ctx.conflicts.reset(&uid);
             Ok(action)
         }
         Err(error) if error.is_conflict() => {
             tracing::debug!(%error, "read again");
-            Ok(Action::requeue(AFTER_CONFLICT))
+            // The first is the usual race; a writer who never lets us through
+            // must not be answered at full speed.
+            let wait = ctx.conflicts.failed(&uid, Instant::now(), u32::MAX);
+            Ok(Action::requeue(wait.delay.max(AFTER_CONFLICT)))
         }
         Err(error) => {
             let most = Plan::parse(&plan.spec).map_or(MAX_RETRIES, |plan| plan.max_retries());
@@ -86,31 +90,17 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileErr
         ctx.forget(cached.metadata.uid.as_deref().unwrap_or_default());
         return Ok(Action::await_change());
     };
+    if let Some(fault) = plan.status_fault.take() {
+        return Err(ReconcileError::Status { name, fault });
+    }
     let parsed = Plan::parse(&plan.spec);
+    if let Ok(parsed) = &parsed {
+        heal::heal(ctx, &mut plan, parsed).await?;
+    }
     let parsed = parsed.as_ref();
     let status = plan.status.clone().unwrap_or_default();
     let mut world = observe::observe(ctx, &plan, parsed, &status).await?;
-    let mut decision = decide(ctx, parsed, &status, &world);
-    let mut outcome = apply::apply(ctx, &mut plan, &decision.actions).await;
-    if let Err(ReconcileError::Refused { target, message }) = &outcome
-        && status.release.is_some()
-    {
-        // The verdict of the API server is part of the world. What it makes of
-        // the release is decided like everything else.
-        let scope = machine::scope(parsed.ok(), &status);
-        for (scope, component) in scope.iter().zip(&mut world.components) {
-            if scope.target == *target
-                && let Some(workload) = component.workload.as_mut()
-            {
-                workload.refusal = Some(message.clone());
-            }
-        }
-        decision = decide(ctx, parsed, &status, &world);
-        if !decision.actions.iter().any(|action| matches!(action, machine::Action::Apply { write } | machine::Action::Replace { write } if write.target == *target)) {
-            outcome = apply::apply(ctx, &mut plan, &decision.actions).await;
-        }
-    }
-    outcome?;
+    let decision = carry_out(ctx, &mut plan, parsed, &status, &mut world).await?;
     if decision.actions.contains(&machine::Action::RemoveFinalizer) {
         events::tell(ctx, &plan, &decision.events).await;
         ctx.forget(&world.plan.uid);
@@ -122,6 +112,39 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileErr
     events::tell(ctx, &plan, &decision.events).await;
     let wake = [decision.wake, put_off].into_iter().flatten().min();
     Ok(Action::requeue(wake.unwrap_or(ctx.resync).min(ctx.resync)))
+}
+
+/// Decides and carries out. That the API server refuses a template is part of
+/// the world: what it makes of the plan is decided like everything else.
+async fn carry_out(
+    ctx: &Context,
+    plan: &mut StoredPlan,
+    parsed: Result<&Plan, &Violations>,
+    status: &ReleasePlanStatus,
+    world: &mut World,
+) -> Result<Decision, ReconcileError> {
+    let scope = machine::scope(parsed.ok(), status);
+    loop {
+        let decision = decide(ctx, parsed, status, world);
+        let error = match apply::apply(ctx, plan, &decision.actions).await {
+            Ok(()) => return Ok(decision),
+            Err(error) => error,
+        };
+        let ReconcileError::Refused { target, message } = &error else {
+            return Err(error);
+        };
+        let component = scope
+            .iter()
+            .zip(&mut world.components)
+            .find(|(s, _)| s.target == *target);
+        let workload = component.and_then(|(_, component)| component.workload.as_mut());
+        match workload {
+            Some(workload) if workload.refusal.is_none() => {
+                workload.refusal = Some(message.clone());
+            }
+            _ => return Err(error),
+        }
+    }
 }
 
 fn decide(
@@ -184,6 +207,10 @@ async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, fail
             .get(&cached.name_any())
             .await
             .map_err(ReconcileError::api("read the plan"))?;
+        if plan.status_fault.is_some() {
+            // What cannot be read must not be overwritten.
+            return Ok(None);
+        }
         let mut status = plan.status.clone().unwrap_or_default();
         let text = format!("{error}; tried {failures} times or more, and tried again every minute");
         let known = status

@@ -195,6 +195,13 @@ impl<'a> Context<'a> {
         self.actions.push(action);
     }
 
+    /// Takes back the writes of templates that were decided in this pass.
+    pub(super) fn discard_writes(&mut self) {
+        let template =
+            |action: &Action| matches!(action, Action::Apply { .. } | Action::Replace { .. });
+        self.actions.retain(|action| !template(action));
+    }
+
     /// Looks again after `delay` at the latest.
     pub(super) fn wake_in(&mut self, delay: Duration) {
         self.wake = Some(self.wake.map_or(delay, |wake| wake.min(delay)));

@@ -44,6 +44,19 @@ impl Desired {
         self.changes.iter().any(|change| *change != Change::None)
     }
 
+    /// Whether some of it was done to a workload itself, so that it is under way
+    /// already and has to be guarded: a pause only holds what the plan would do.
+    pub(super) fn has_begun(&self) -> bool {
+        self.frozen
+            .iter()
+            .zip(&self.changes)
+            .any(|(frozen, change)| match change {
+                Change::None => false,
+                Change::Surroundings => true,
+                Change::Content => frozen.partial_digest.is_none(),
+            })
+    }
+
     pub(super) fn data(&self) -> RevisionData {
         RevisionData {
             canon: canon::CANON_VERSION,

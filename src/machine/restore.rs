@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{
     Action, Workload, adopt,
-    context::{Context, View, is_at, is_complete},
+    context::{Context, View, cut, is_at, is_complete},
     judge, report,
     rollout::{narrow, prune, record, reset},
     stable::{self, may_write},
@@ -31,6 +31,11 @@ pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
     if ctx.status.stable_revision.is_none() {
         return fail(ctx, &failure);
     }
+    ctx.discard_writes();
+    let failure = Failure {
+        message: cut(&failure.message),
+        ..failure
+    };
     let stable = ctx.status.stable_revision.clone().unwrap_or_default();
     let from = ctx.status.target_revision.as_ref();
     let from = from.map_or_else(String::new, |name| format!(" from {name}"));
@@ -89,6 +94,7 @@ fn cause(failure: &Failure) -> String {
 
 /// Ends a release that has nothing to return to, where it is.
 fn fail(ctx: &mut Context<'_>, failure: &Failure) {
+    ctx.discard_writes();
     let text = format!("{}: {}", cause(failure), failure.message);
     record(ctx, ReleaseResult::Failed, Some(text.clone()));
     let target = ctx.status.target_revision.take().unwrap_or_default();
@@ -119,6 +125,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         .map_or(DEADLINE, |plan| plan.progress_deadline());
     let mut waiting = Vec::new();
     let mut contended = None;
+    let mut refused = None;
     let mut late = false;
     for index in backwards(ctx) {
         let Some(scope) = ctx.scope.get(index).cloned() else {
@@ -153,6 +160,14 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         }
         if !is_at(workload, frozen, &touched) {
             waiting.push(format!("{} to go back", scope.target));
+            if let Some(text) = &workload.refusal {
+                // It must not hold the others.
+                refused.get_or_insert(format!(
+                    "{} refuses its stable template: {text}",
+                    scope.target
+                ));
+                continue;
+            }
             if let Some(text) = back(ctx, view, workload, frozen, &touched) {
                 contended.get_or_insert(text);
             }
@@ -185,8 +200,15 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     if waiting.is_empty() {
         return finish(ctx, stable);
     }
-    if (late || contended.is_some()) && newer_spec(ctx) && !ctx.input.world.plan.deleting {
+    let stuck = late || contended.is_some() || refused.is_some();
+    if stuck && newer_spec(ctx) && !ctx.input.world.plan.deleting {
         return supersede(ctx);
+    }
+    if let Some(text) = refused {
+        ctx.wake_in(SLOW);
+        let text =
+            format!("{text}. Allow it, or change the content of the plan; all others went back");
+        return report::stalled(ctx, Reason::TemplateRefused, &text);
     }
     verdict(ctx, &waiting, contended, late);
 }

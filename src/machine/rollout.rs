@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use super::{
     Action, Workload, adopt,
-    context::{Context, View, is_at, is_complete},
+    context::{Context, View, cut, is_at, is_complete},
     judge, report, restore,
     stable::{self, may_write, numbers},
     types::TemplateWrite,
 };
 use crate::{
     api::{
-        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseRecord, ReleaseResult,
-        Stage,
+        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleasePlanStatus, ReleaseRecord,
+        ReleaseResult, Stage,
     },
     fields::{canon, project},
-    plan::{Plan, missing_containers},
+    plan::{Plan, Target, missing_containers},
     revision::{Frozen, Revision},
 };
 
@@ -54,6 +54,10 @@ impl Default for Limits {
         }
     }
 }
+
+/// Release records that are kept whatever the plan says: the largest limit that
+/// it may set.
+const HISTORY: usize = 100;
 
 /// What one pass over the components found.
 #[derive(Default)]
@@ -209,7 +213,11 @@ fn walk(
             promote(ctx, view, workload, frozen, ready && !holds, &mut pass);
             continue;
         }
-        if let Some(failure) = judge::pods(ctx, limits.restarts, view, workload) {
+        // Pods of a component without a change are old, and so are their
+        // restarts. That they are available is judged like for all others.
+        if is_changed(ctx, frozen, &scope.target)
+            && let Some(failure) = judge::pods(ctx, limits.restarts, view, workload)
+        {
             pass.failure.get_or_insert(failure);
         }
         if resumed && let Some(component) = ctx.component(index) {
@@ -248,6 +256,12 @@ fn walk(
         }
     }
     pass
+}
+
+/// Whether the target gives a workload another template than the stable one.
+fn is_changed(ctx: &Context<'_>, frozen: &Frozen, target: &Target) -> bool {
+    let stable = ctx.stable().and_then(|stable| stable.data.of(target));
+    stable.is_none_or(|stable| !canon::equal(&stable.template, &frozen.template))
 }
 
 /// Which components are available on the target.
@@ -475,15 +489,18 @@ pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Opti
         started_at: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(release.started_at.0),
         ended_at: ended,
         result,
-        message,
+        message: message.map(|message| cut(&message)),
     };
     ctx.status.history.push(record);
+    // Bounded here too, for a plan that never comes to an end that prunes.
+    let surplus = ctx.status.history.len().saturating_sub(HISTORY);
+    ctx.status.history.drain(..surplus);
 }
 
 /// Bounds the history, and with it the revisions that are kept.
 pub(super) fn prune(ctx: &mut Context<'_>, limit: usize) {
     let surplus = ctx.status.history.len().saturating_sub(limit);
-    let dropped: Vec<_> = ctx.status.history.drain(..surplus).collect();
+    ctx.status.history.drain(..surplus);
     let surplus = ctx.status.refused.len().saturating_sub(limit);
     ctx.status.refused.drain(..surplus);
     let mut keep: Vec<String> = ctx
@@ -497,16 +514,28 @@ pub(super) fn prune(ctx: &mut Context<'_>, limit: usize) {
                 .iter()
                 .map(|refused| refused.revision.clone()),
         )
-        .chain(ctx.status.stable_revision.clone())
-        .chain(ctx.status.target_revision.clone())
-        .chain(ctx.release().map(|r| r.applied.clone()).unwrap_or_default())
+        // The status that no longer needs them is not stored yet: until then
+        // they may still be what a rollback returns to.
+        .chain(needed(&ctx.status))
+        .chain(needed(ctx.input.status))
         .collect();
     keep.sort();
     keep.dedup();
-    // The listing is spared as long as there can be nothing to delete.
-    if !dropped.is_empty() {
-        ctx.act(Action::PruneRevisions { keep });
-    }
+    ctx.act(Action::PruneRevisions { keep });
+}
+
+/// Revisions that a release or a rollback needs.
+fn needed(status: &ReleasePlanStatus) -> impl Iterator<Item = String> {
+    let applied = status
+        .release
+        .iter()
+        .flat_map(|release| release.applied.clone());
+    status
+        .stable_revision
+        .clone()
+        .into_iter()
+        .chain(status.target_revision.clone())
+        .chain(applied)
 }
 
 /// The record of what is being released is gone.

@@ -26,7 +26,7 @@ const CONTENTION_WINDOW: Duration = Duration::from_secs(600);
 pub(super) const REASSERTIONS: usize = 3;
 
 pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
-    if retry(ctx) {
+    if !plan.paused() && retry(ctx) {
         let text = "refused content is tried again as asked";
         return report::progressing(ctx, Reason::RetryRequested, text);
     }
@@ -57,6 +57,22 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         Ok(desired) => desired,
         Err(obstacle) => return obstructed(ctx, plan, obstacle.reason, &obstacle.message),
     };
+    // The record of what was found in a field has to stand before the field is
+    // taken: a crash between the two would lose it.
+    if !desired.changed() && rotate(ctx, &desired, stable) {
+        let text = "the record of the stable revision follows the plan";
+        return report::progressing(ctx, Reason::BaselineTaken, text);
+    }
+    let refused = ctx.components().find_map(|view| {
+        let text = view.observed.workload.as_ref()?.refusal.as_ref()?;
+        Some(format!(
+            "{} refuses the template: {text}",
+            view.scope.target
+        ))
+    });
+    if let Some(text) = refused {
+        return report::stalled(ctx, Reason::TemplateRefused, &text);
+    }
     let reasserted = reassert(ctx, plan, stable, &desired);
     if let Some(text) = reasserted.contended {
         return report::stalled(ctx, Reason::Contended, &text);
@@ -68,9 +84,6 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     if desired.changed() {
         return begin(ctx, plan, &desired);
     }
-    // Nothing but the record of the stable revision may have to follow: a
-    // component was renamed, or fields came to be owned.
-    rotate(ctx, desired, stable);
     remember(ctx, None);
     rest(ctx, plan);
 }
@@ -134,7 +147,7 @@ pub(super) fn obstructed(ctx: &mut Context<'_>, plan: &Plan, reason: Reason, tex
 }
 
 fn begin(ctx: &mut Context<'_>, plan: &Plan, desired: &Desired) {
-    if plan.paused() {
+    if plan.paused() && !desired.has_begun() {
         let text = "new content waits: the plan is paused (spec.paused)";
         return report::progressing(ctx, Reason::Paused, text);
     }
@@ -260,6 +273,10 @@ fn correction(
     }
     if refused {
         let fields = stable.fields.union(&workload.owned);
+        if fields.is_empty() {
+            // Nothing of it was the plan's, so nothing of it is held.
+            return None;
+        }
         if !is_at(workload, stable, &fields) {
             let template = put_back(&workload.template, &stable.template, &fields);
             let write = write(view, workload, template);
@@ -298,18 +315,21 @@ pub(super) fn strays(workload: &Workload, fields: &FieldSet) -> bool {
 }
 
 /// Replaces the record of the stable revision by one that freezes the same
-/// templates with what is owned now.
-fn rotate(ctx: &mut Context<'_>, desired: Desired, stable: &Revision) {
+/// templates with what is owned now: a component was renamed, or fields came to
+/// be owned. True if there was something to replace.
+fn rotate(ctx: &mut Context<'_>, desired: &Desired, stable: &Revision) -> bool {
     let facts = &ctx.input.world.plan;
     let revision = desired.data().named(&facts.name, &facts.uid);
-    if revision.name != stable.name {
-        let number = ctx.status.history.last().map_or(0, |record| record.number);
-        ctx.status.stable_revision = Some(revision.name.clone());
-        ctx.act(Action::CreateRevision {
-            revision: Box::new(revision),
-            number,
-        });
+    if revision.name == stable.name {
+        return false;
     }
+    let number = ctx.status.history.last().map_or(0, |record| record.number);
+    ctx.status.stable_revision = Some(revision.name.clone());
+    ctx.act(Action::CreateRevision {
+        revision: Box::new(revision),
+        number,
+    });
+    true
 }
 
 /// Takes what is there as judged: the fingerprint of an idle plan. After a

@@ -231,6 +231,14 @@ impl Deployment {
         }
     }
 
+    /// The pods of the live template have restarted before now.
+    pub(super) fn restarted(&mut self, times: i32) {
+        if let Some(set) = self.sets.get_mut(&self.live) {
+            set.restarts = times;
+        }
+        self.version += 1;
+    }
+
     /// One pod of the live template is available for a moment.
     pub(super) fn flap(&mut self) {
         if let Some(set) = self.sets.get_mut(&self.live) {
