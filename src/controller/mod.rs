@@ -13,6 +13,7 @@ mod observe;
 mod queue;
 mod reconcile;
 mod record;
+mod revisions;
 mod views;
 mod watches;
 
@@ -43,7 +44,7 @@ use crate::{
 };
 
 /// Passes at the same time.
-const CONCURRENCY: u16 = 16;
+const CONCURRENCY: u16 = 32;
 
 /// What every pass needs.
 struct Context {
@@ -55,6 +56,7 @@ struct Context {
     watches: watches::Watches,
     backoffs: backoff::Backoffs,
     conflicts: backoff::Backoffs,
+    revisions: revisions::Revisions,
     last_writes: record::LastWrites,
     resync: Duration,
 }
@@ -65,6 +67,7 @@ impl Context {
         self.watches.stop(uid);
         self.backoffs.reset(uid);
         self.conflicts.reset(uid);
+        self.revisions.forget(uid);
         self.last_writes.forget(uid);
     }
 }
@@ -96,6 +99,7 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         watches,
         backoffs: backoff::Backoffs::default(),
         conflicts: backoff::Backoffs::default(),
+        revisions: revisions::Revisions::default(),
         last_writes: record::LastWrites::default(),
         resync,
     });

@@ -1,16 +1,15 @@
 //! Reads what a decision needs, and nothing more.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::{join_all, try_join_all};
 use k8s_openapi::{
-    api::{apps::v1::ControllerRevision, core::v1::Namespace},
-    apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
+    api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
 };
 use kube::{Api, api::DynamicObject, runtime::reflector::ObjectRef};
 use serde_json::Value;
 
-use super::{Context, ReconcileError, error::judged};
+use super::{Context, ReconcileError, error::judged, revisions::load};
 use crate::{
     api::{
         DeletionPolicy, FIELD_MANAGER, FINALIZER, RELEASE_DIGEST, RELEASE_GENERATION, REQUESTED_BY,
@@ -20,7 +19,7 @@ use crate::{
     fields::{Found, canon, managed_by},
     machine::{self, DryRun, Observed, PlanFacts, Scope, Workload, World},
     plan::{Plan, Target, Violations, incumbent},
-    revision::{Revision, RevisionError},
+    revision::Revision,
 };
 
 /// A workload as the API server returned it, and what was made of it.
@@ -59,12 +58,13 @@ pub(super) async fn observe(
     let revisions = load(ctx, namespace, &facts.uid, &needs.revisions).await?;
 
     watch(ctx, stored, &facts.uid, &scope, &mut live, needs.pods);
-    let revisions: BTreeMap<String, Revision> =
+    let revisions: BTreeMap<String, Arc<Revision>> =
         revisions.into_iter().map(|r| (r.name.clone(), r)).collect();
     let stable = status
         .stable_revision
         .as_ref()
         .and_then(|name| revisions.get(name));
+    let resting = status.release.is_none();
     let tries = scope
         .iter()
         .zip(&mut live)
@@ -72,7 +72,7 @@ pub(super) async fn observe(
         .filter(|(_, wanted)| **wanted)
         .map(|((scope, live), _)| {
             let found = machine::found(status, &revisions, &scope.target);
-            try_templates(ctx, namespace, scope, live.as_mut(), found, stable)
+            try_templates(ctx, namespace, scope, live.as_mut(), found, stable, resting)
         });
     for outcome in join_all(tries).await {
         outcome?;
@@ -103,7 +103,8 @@ async fn try_templates(
     scope: &Scope,
     live: Option<&mut Live>,
     found: Found,
-    stable: Option<&Revision>,
+    stable: Option<&Arc<Revision>>,
+    resting: bool,
 ) -> Result<(), ReconcileError> {
     let (target, Some(live)) = (&scope.target, live) else {
         return Ok(());
@@ -125,7 +126,13 @@ async fn try_templates(
         }
     }
     let frozen = stable.and_then(|revision| revision.data.of(target));
-    let frozen = frozen.filter(|frozen| !canon::equal(&frozen.template, wanted));
+    // New content of the plan is another template anyway, and once a release
+    // has begun the question is answered.
+    let frozen = frozen.filter(|frozen| {
+        resting
+            && frozen.partial_digest == scope.template_digest
+            && !canon::equal(&frozen.template, wanted)
+    });
     if let Some(frozen) = frozen {
         let answer = as_stored(
             &ctx.client,
@@ -208,31 +215,6 @@ fn watch(
             ctx.watches
                 .new_pods(uid, &scope.target, &workload.uid, &workload.template);
     }
-}
-
-async fn load(
-    ctx: &Context,
-    namespace: &str,
-    plan_uid: &str,
-    names: &[String],
-) -> Result<Vec<Revision>, ReconcileError> {
-    let api = Api::<ControllerRevision>::namespaced(ctx.client.clone(), namespace);
-    let reads = names.iter().map(|name| api.get_opt(name));
-    let mut revisions = Vec::new();
-    for (name, read) in names.iter().zip(join_all(reads).await) {
-        let read = read.map_err(ReconcileError::api(format!(
-            "read controllerrevision {name}"
-        )))?;
-        let Some(object) = read else { continue };
-        match Revision::from_object(&object, plan_uid) {
-            Ok(revision) => revisions.push(revision),
-            // A damaged one is as good as gone, and that is decided upon.
-            Err(error @ (RevisionError::Damaged { .. } | RevisionError::Unreadable { .. })) => {
-                tracing::error!(%error, "a revision cannot be used");
-            }
-        }
-    }
-    Ok(revisions)
 }
 
 /// Reads a workload without a typed round trip, so that fields of its template

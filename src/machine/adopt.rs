@@ -90,7 +90,7 @@ pub(super) fn baseline(ctx: &mut Context<'_>, plan: &Plan) {
         })
         .collect();
     if waiting.is_empty() {
-        return take(ctx);
+        return take(ctx, plan);
     }
     first(ctx, plan, &waiting);
 }
@@ -124,20 +124,24 @@ fn first(ctx: &mut Context<'_>, plan: &Plan, waiting: &[(usize, String, bool)]) 
             Ok(desired) if desired.changed() => return settle::begin(ctx, &desired),
             Ok(_) => {}
             Err(obstacle) => {
-                return stable::obstructed(ctx, plan, obstacle.reason, &obstacle.message);
+                return stable::obstructed(ctx, obstacle.reason, &obstacle.message);
             }
         }
     }
     report::progressing(ctx, Reason::BaselineUnavailable, &text);
 }
 
-fn take(ctx: &mut Context<'_>) {
-    let components = ctx.components().filter_map(frozen).collect();
-    let data = RevisionData {
-        canon: canon::CANON_VERSION,
-        // What the plan asks for was not released yet.
-        spec: String::new(),
-        components,
+fn take(ctx: &mut Context<'_>, plan: &Plan) {
+    let data = match desired(ctx, plan) {
+        // What is live is what the plan asks for, with the fields that it will
+        // own and what stands in them.
+        Ok(desired) if !desired.changed() => desired.data(),
+        _ => RevisionData {
+            canon: canon::CANON_VERSION,
+            // What the plan asks for was not released yet.
+            spec: String::new(),
+            components: ctx.components().filter_map(frozen).collect(),
+        },
     };
     store(ctx, data);
     ctx.status.phase = Some(Phase::Stable);

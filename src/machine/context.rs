@@ -1,7 +1,7 @@
 //! The frame of a decision: common looks at the world, the record of what is
 //! decided, and the choice of the part that decides.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
@@ -261,7 +261,7 @@ impl<'a> Context<'a> {
     }
 
     pub(super) fn revision(&self, name: Option<&String>) -> Option<&'a Revision> {
-        self.input.world.revisions.get(name?)
+        self.input.world.revisions.get(name?).map(Arc::as_ref)
     }
 
     pub(super) fn stable(&self) -> Option<&'a Revision> {

@@ -15,7 +15,7 @@ use crate::{
         Cause, ComponentState, Failure, Phase, Reason, RefusedContent, RefusedTemplate,
         ReleaseKind, ReleaseResult, Stage,
     },
-    fields::{FieldSet, canon, put_back},
+    fields::{FieldSet, canon, project, put_back},
     plan::Target,
     revision::{Frozen, Revision},
 };
@@ -97,11 +97,11 @@ fn fail(ctx: &mut Context<'_>, failure: &Failure) {
     ctx.discard_writes();
     let text = format!("{}: {}", cause(failure), failure.message);
     record(ctx, ReleaseResult::Failed, Some(text.clone()));
-    let target = ctx.status.target_revision.take().unwrap_or_default();
+    ctx.status.target_revision = None;
     ctx.status.release = None;
     stable::remember(ctx, None);
     ctx.status.phase = Some(Phase::Failed);
-    report::judged(ctx, &target);
+    report::judged(ctx);
     report::stalled(
         ctx,
         Reason::ReleaseFailed,
@@ -378,13 +378,17 @@ fn back(
         component.state = Some(ComponentState::Restoring);
         component.progress_at = None;
     }
-    let template = if touched.is_empty() {
-        frozen.template.clone()
+    ctx.act(if touched.is_empty() {
+        let write = stable::write(view, workload, frozen.template.clone());
+        Action::Replace { write }
+    } else if touched.leaves_order() {
+        // One write does it, ownership included.
+        let write = stable::write(view, workload, project(&frozen.template, touched));
+        Action::Apply { write }
     } else {
-        put_back(&workload.template, &frozen.template, touched)
-    };
-    ctx.act(Action::Replace {
-        write: stable::write(view, workload, template),
+        let template = put_back(&workload.template, &frozen.template, touched);
+        let write = stable::write(view, workload, template);
+        Action::Replace { write }
     });
     None
 }
@@ -478,15 +482,12 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision) {
     if !reverted && !deleted {
         refuse(ctx);
     }
-    let target = ctx.status.target_revision.take();
+    ctx.status.target_revision = None;
     ctx.status.release = None;
     reset(ctx, ComponentState::Stable);
     stable::remember(ctx, Some(stable));
     let limit = ctx.input.plan.map_or(10, |plan| plan.history_limit());
     prune(ctx, limit);
-    if let Some(target) = target.filter(|_| !reverted) {
-        ctx.status.observed_content = Some(target);
-    }
     let text = format!(
         "everything that was moved is back on {} and available ({})",
         stable.name,

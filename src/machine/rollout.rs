@@ -456,7 +456,6 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     }
     record(ctx, ReleaseResult::Succeeded, None);
     ctx.status.stable_revision = Some(target.name.clone());
-    ctx.status.observed_content = Some(target.name.clone());
     ctx.status.target_revision = None;
     ctx.status.release = None;
     ctx.status

@@ -82,7 +82,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         }
         Err(obstacle) => {
             return abandon(ctx, |ctx| {
-                stable::obstructed(ctx, plan, obstacle.reason, &obstacle.message);
+                stable::obstructed(ctx, obstacle.reason, &obstacle.message);
             });
         }
     };

@@ -14,7 +14,7 @@ use super::{
     types::{DryRun, TemplateWrite},
 };
 use crate::{
-    api::{ComponentState, ComponentStatus, Phase, Reason},
+    api::{ComponentState, ComponentStatus, Phase, Reason, ReleaseResult},
     fields::{FieldSet, canon, put_back},
     plan::Plan,
     revision::{Frozen, Revision},
@@ -55,7 +55,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     }
     let desired = match desired(ctx, plan) {
         Ok(desired) => desired,
-        Err(obstacle) => return obstructed(ctx, plan, obstacle.reason, &obstacle.message),
+        Err(obstacle) => return obstructed(ctx, obstacle.reason, &obstacle.message),
     };
     // The record of what was found in a field has to stand before the field is
     // taken: a crash between the two would lose it.
@@ -100,9 +100,14 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         ctx.wake_in(Duration::ZERO);
     }
     let revision = ctx.status.stable_revision.clone().unwrap_or_default();
+    // What was refused of followed workloads is no longer live, so only that
+    // nothing has succeeded since tells that it is still the last word.
+    let last = ctx.status.history.last();
+    let last = last.filter(|record| record.result == ReleaseResult::RolledBack);
+    let last = last.and_then(|record| record.revision.as_deref());
     let refused = ctx.status.refused.iter().rev().find(|r| {
         r.spec.as_deref() == Some(plan.content())
-            || (r.spec.is_none() && ctx.status.observed_content.as_deref() == Some(&r.revision))
+            || (r.spec.is_none() && last == Some(r.revision.as_str()))
     });
     if let Some(refused) = refused.cloned() {
         let text = format!(
@@ -113,7 +118,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
             ctx.input.world.plan.name,
             refused.revision
         );
-        report::judged(ctx, &refused.revision);
+        report::judged(ctx);
         return report::stalled(ctx, Reason::RolledBack, &text);
     }
     let edited = ctx
@@ -124,7 +129,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         let text = "content changed while a release was under way and is looked at now";
         return report::progressing(ctx, Reason::Settling, text);
     }
-    report::judged(ctx, &revision);
+    report::judged(ctx);
     report::ready(ctx, &format!("{revision} is released and healthy"));
 }
 
@@ -134,13 +139,13 @@ fn reason_text(cause: crate::api::Cause) -> String {
 
 /// Something stands in the way of knowing what is wanted. Nothing has been
 /// touched.
-pub(super) fn obstructed(ctx: &mut Context<'_>, plan: &Plan, reason: Reason, text: &str) {
+pub(super) fn obstructed(ctx: &mut Context<'_>, reason: Reason, text: &str) {
     match reason {
         Reason::TargetsMissing | Reason::BaselineUnavailable => {
             report::progressing(ctx, reason, text);
         }
         _ => {
-            report::judged(ctx, plan.content());
+            report::judged(ctx);
             report::stalled(ctx, reason, text);
         }
     }

@@ -1,6 +1,6 @@
 //! What [`super::step`] is told and what it answers.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -33,7 +33,7 @@ pub struct World {
     /// The components, aligned with [`super::scope`].
     pub components: Vec<Observed>,
     /// Revisions that were asked for by [`super::needs`] and are there and whole.
-    pub revisions: BTreeMap<String, Revision>,
+    pub revisions: BTreeMap<String, Arc<Revision>>,
 }
 
 /// The plan object beside its spec.

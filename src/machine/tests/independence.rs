@@ -66,7 +66,7 @@ fn a_component_whose_restore_is_refused_does_not_hold_the_others() {
         .actions
         .iter()
         .filter_map(|action| match action {
-            Action::Replace { write } => Some(write.target.name.as_str()),
+            Action::Apply { write } | Action::Replace { write } => Some(write.target.name.as_str()),
             _ => None,
         })
         .collect();

@@ -201,10 +201,10 @@ impl Sim {
         let facts = self.facts.clone();
         let retry = facts.retry.as_deref();
         let needs = needs(&scope, &read(false), &self.status, retry, facts.deleting);
-        let revisions: BTreeMap<String, Revision> = needs
+        let revisions: BTreeMap<String, std::sync::Arc<Revision>> = needs
             .revisions
             .iter()
-            .filter_map(|name| Some((name.clone(), self.revisions.get(name)?.clone())))
+            .filter_map(|name| Some((name.clone(), self.revisions.get(name)?.clone().into())))
             .collect();
         let components = scope
             .iter()
