@@ -14,6 +14,8 @@
 )]
 
 mod admission;
+mod breaking;
+mod breaking_state;
 mod deletion;
 mod followed;
 mod installation;
