@@ -151,36 +151,36 @@ async fn a_finalizer_removed_by_hand_comes_back_and_renames_leave_no_revisions()
 #[tokio::test(flavor = "multi_thread")]
 async fn plans_that_overlap_in_part_and_a_workload_that_moves_between_them() {
     let scene = Scene::new("breakst-overlap").await;
-    for name in ["x", "y", "z"] {
+    for name in ["xx", "yy", "zz"] {
         scene.deployment(name, "shop/x:1", 1).await;
     }
-    scene.apply(&plan("a", &[("x", "shop/x:1"), ("y", "shop/x:1")], "")).await;
+    scene.apply(&plan("a", &[("xx", "shop/x:1"), ("yy", "shop/x:1")], "")).await;
     scene.ready("a").await;
-    scene.apply(&plan("b", &[("y", "shop/x:2"), ("z", "shop/x:2")], "")).await;
+    scene.apply(&plan("b", &[("yy", "shop/x:2"), ("zz", "shop/x:2")], "")).await;
     let b = scene.because("b", Reason::Conflict).await;
     assert!(why(&b).contains("releaseplan a"));
-    assert_eq!(scene.image("z").await, "shop/x:1", "a plan in conflict writes nothing");
+    assert_eq!(scene.image("zz").await, "shop/x:1", "a plan in conflict writes nothing");
     // In mid-release it stays.
-    scene.apply(&plan("a", &[("x", "shop/x:1-slow"), ("y", "shop/x:1-slow")], "")).await;
+    scene.apply(&plan("a", &[("xx", "shop/x:1-slow"), ("yy", "shop/x:1-slow")], "")).await;
     scene.because("a", Reason::Promoting).await;
-    let out = scene.try_apply(&plan("a", &[("x", "shop/x:1-slow")], ""), &[]).await;
+    let out = scene.try_apply(&plan("a", &[("xx", "shop/x:1-slow")], ""), &[]).await;
     assert!(!out.success(), "the set of components is fixed in mid-release");
     scene.ready("a").await;
-    scene.apply(&plan("a", &[("x", "shop/x:1-slow")], "")).await;
+    scene.apply(&plan("a", &[("xx", "shop/x:1-slow")], "")).await;
     scene.ready("b").await;
     scene.ready("a").await;
-    assert_eq!(scene.image("y").await, "shop/x:2");
-    assert_eq!(scene.image("x").await, "shop/x:1-slow");
+    assert_eq!(scene.image("yy").await, "shop/x:2");
+    assert_eq!(scene.image("xx").await, "shop/x:1-slow");
     // And back, and forth within one breath.
-    scene.apply(&plan("b", &[("z", "shop/x:2")], "")).await;
-    scene.apply(&plan("a", &[("y", "shop/x:5"), ("x", "shop/x:1-slow")], "")).await;
+    scene.apply(&plan("b", &[("zz", "shop/x:2")], "")).await;
+    scene.apply(&plan("a", &[("yy", "shop/x:5"), ("xx", "shop/x:1-slow")], "")).await;
     scene.ready("b").await;
     scene.ready("a").await;
-    assert_eq!(scene.image("y").await, "shop/x:5");
+    assert_eq!(scene.image("yy").await, "shop/x:5");
     sane(&scene).await;
     scene.kubectl(&["delete", "relplan", "a", "b", "--timeout=60s"]).await;
     assert_eq!(revisions(&scene).await, 0);
-    for name in ["x", "y", "z"] {
+    for name in ["xx", "yy", "zz"] {
         let live = scene.deployments().get(name).await.unwrap();
         assert!(live.metadata.managed_fields.iter().flatten().all(|m| m.manager.as_deref() != Some("belay")), "{name}");
     }
@@ -250,35 +250,86 @@ async fn thirty_rapid_set_images_on_a_followed_deployment() {
     sane(&scene).await;
 }
 
-/// An autoscaler that writes all the time neither stops nor hides a failure.
+/// A Deployment that somebody writes all the time neither stops a release nor a
+/// rollback.
 #[tokio::test(flavor = "multi_thread")]
-async fn scaling_all_the_time_does_not_hold_a_release_or_a_rollback() {
-    let scene = Scene::new("breakst-scale").await;
+async fn a_workload_that_is_written_all_the_time_is_released_and_goes_back() {
+    let scene = Scene::new("breakst-storm").await;
     scene.deployment("cart", "shop/cart:1", 2).await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:1")], "")).await;
+    scene.deployment("web", "shop/web:1", 1).await;
+    let both = |tag: &str| plan("shop", &[("cart", &format!("shop/cart:{tag}")), ("web", "shop/web:1")], "");
+    scene.apply(&both("1")).await;
     scene.ready("shop").await;
     let api = scene.deployments();
     let storm = tokio::spawn(async move {
         for n in 0u64.. {
-            let patch = serde_json::json!({"spec": {"replicas": 2 + n % 3}});
-            let _ = api.patch_scale("cart", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(patch)).await;
-            tokio::time::sleep(Duration::from_millis(30)).await;
+            let patch = serde_json::json!({"metadata": {"annotations": {"n": n.to_string()}}, "spec": {"replicas": 2 + (n / 40).min(3)}});
+            let _ = api.patch("cart", &kube::api::PatchParams::default(), &kube::api::Patch::Merge(patch)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     });
-    scene.apply(&plan("shop", &[("cart", "shop/cart:2-crash")], "")).await;
+    scene.apply(&both("2-crash")).await;
     scene.plan_until("shop", "turns around", |s| s.phase == Some(Phase::Rollback)).await;
     scene.deployment_until("cart", "is back", |d| image_of(d) == "shop/cart:1").await;
     storm.abort();
     let _ = storm.await;
     scene.because("shop", Reason::RolledBack).await;
     scene.kubectl(&["scale", "deployment/cart", "--replicas=0"]).await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:3")], "")).await;
+    scene.apply(&both("3")).await;
     scene.ready("shop").await;
-    scene.apply(&plan("shop", &[("cart", "shop/cart:4-slow")], "")).await;
+    scene.apply(&both("4-slow")).await;
     scene.kubectl(&["scale", "deployment/cart", "--replicas=2"]).await;
     scene.ready("shop").await;
     assert_eq!(scene.image("cart").await, "shop/cart:4-slow");
     sane(&scene).await;
+}
+
+/// An autoscaler that swings within the deadline does not hide pods that never
+/// get ready.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_autoscaler_that_swings_does_not_hide_that_nothing_gets_ready() {
+    let scene = Scene::new("breakst-swing").await;
+    scene.deployment("cart", "shop/cart:1", 2).await;
+    let with = |tag: &str| plan("shop", &[("cart", &format!("shop/cart:{tag}"))], "  progressDeadline: 6s\n");
+    scene.apply(&with("1")).await;
+    scene.ready("shop").await;
+    scene.apply(&with("2-unready")).await;
+    scene.because("shop", Reason::Promoting).await;
+    for n in 0..12 {
+        scene.kubectl(&["scale", "deployment/cart", &format!("--replicas={}", 2 + n % 2)]).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    let status = scene.plans().get("shop").await.unwrap().status.unwrap();
+    assert!(!status.refused.is_empty() || status.phase == Some(Phase::Rollback), "four deadlines passed: {}", why(&status));
+}
+
+/// What is live is never healthy and what the plan wants is live already.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_baseline_that_is_not_healthy_within_the_deadline_does_not_spin() {
+    let scene = Scene::new("breakst-baseline").await;
+    scene.apply(&deployment("cart", "shop/cart:1-unready", 1)).await;
+    scene.apply(&following("shop", &["cart"], "  progressDeadline: 3s\n")).await;
+    scene.because("shop", Reason::BaselineUnavailable).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    sane(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_release_that_failed_rests_and_good_content_heals_it() {
+    let scene = Scene::new("breakst-failed").await;
+    scene.apply(&deployment("cart", "shop/cart:1-pullerror", 1)).await;
+    scene.apply(&plan("shop", &[("cart", "shop/cart:2-pullerror")], "  progressDeadline: 3s\n")).await;
+    scene.phase("shop", Phase::Failed).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    sane(&scene).await;
+    scene.kubectl(&["rollout", "restart", "deployment/cart"]).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let status = scene.plans().get("shop").await.unwrap().status.unwrap();
+    eprintln!("failed and restarted: {:?} {}", status.phase, why(&status));
+    sane(&scene).await;
+    scene.apply(&plan("shop", &[("cart", "shop/cart:3")], "  progressDeadline: 3s\n")).await;
+    scene.ready("shop").await;
+    assert_eq!(scene.image("cart").await, "shop/cart:3");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -433,7 +484,9 @@ async fn without_webhooks_and_without_rights() {
         scene.kubectl(&["delete", kind, "belay.dev"]).await;
     }
     // An invalid plan at rest, in mid-release, and from the first moment.
-    let cycle = |tags| two(tags) + "    after: [web]\n";
+    let cycle = |tags| {
+        two(tags).replace("name: cart}\n", "name: cart}\n    after: [web]\n") + "    after: [cart]\n"
+    };
     scene.apply(&cycle(["3", "3"])).await;
     scene.because("shop", Reason::InvalidPlan).await;
     assert_eq!(scene.image("cart").await, "shop/x:2-slow");
@@ -459,7 +512,7 @@ async fn without_webhooks_and_without_rights() {
     assert_eq!(scene.image("pay").await, "shop/x:6");
     let web = scene.deployments().get("web").await.unwrap();
     assert!(web.metadata.managed_fields.iter().flatten().all(|m| m.manager.as_deref() != Some("belay")));
-    scene.apply(&(plan("shop", &[("cart", "shop/x:6-slow")], "") + "    after: [nobody]\n")).await;
+    scene.apply(&(plan("shop", &[("cart", "shop/x:6-slow")], "") + "  retry: {maxRetries: 5}\n  bakeTime: 9999h\n")).await;
     scene.because("shop", Reason::InvalidPlan).await;
     sane(&scene).await;
     scene.kubectl(&["delete", "relplan", "shop", "--timeout=60s"]).await;
