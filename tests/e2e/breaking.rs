@@ -335,6 +335,8 @@ async fn a_restart_after_a_component_joined_with_bad_content_is_harmless() {
     let end = rested(&scene, "shop").await;
     assert!(why(&end).starts_with("RolledBack"), "{}", why(&end));
     assert_eq!(end.history.iter().filter(|r| r.result == ReleaseResult::RolledBack).count(), 1, "{:#?}", end.history);
+    let kinds: Vec<_> = end.history.iter().map(|r| (r.kind, r.result)).collect();
+    eprintln!("{kinds:?} {:?}", scene.writes_to_deployments().await.iter().map(|w| w.request_object.as_ref().map(ToString::to_string)).collect::<Vec<_>>());
     assert!(scene.template("web").await.to_string().contains("restartedAt"));
     assert_eq!(scene.image("web").await, "shop/web:1");
     sane(&scene).await;
@@ -702,4 +704,129 @@ async fn a_namespace_can_be_deleted_in_mid_release() {
     scene.apply(&plan("shop", &[("cart", "shop/cart:2-unready")], "")).await;
     scene.because("shop", Reason::Promoting).await;
     scene.kubectl(&["delete", "ns", "break-ns", "--timeout=90s"]).await;
+}
+
+// ------------------------------------------------------------ leaving
+
+/// A house that freezes its Deployments for a while must still be able to let
+/// go of a plan: nothing of it is in progress.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_at_rest_can_be_deleted_while_its_workload_cannot_be_written() {
+    let scene = Scene::new("break-freeze").await;
+    scene.deployment("cart", "shop/cart:1", 1).await;
+    scene.apply(&plan("shop", &[("cart", "shop/cart:1")], "")).await;
+    scene.ready("shop").await;
+    policy(&scene, "break-freeze", "request.userInfo.username.startsWith('system:serviceaccount:kube-system:')").await;
+    enforced(&scene, &["annotate", "deployment", "cart", "x=y", "--dry-run=server", "--overwrite"]).await;
+    let out = scene.kubectl_raw(&["delete", "relplan", "shop", "--timeout=20s"]).await;
+    if !out.success() {
+        scene.kubectl(&["patch", "relplan", "shop", "--type=merge", "-p", r#"{"spec":{"deletionPolicy":"Keep"}}"#]).await;
+        let keep = scene.kubectl_raw(&["delete", "relplan", "shop", "--timeout=20s"]).await;
+        let status = scene.plans().get("shop").await.unwrap().status.unwrap();
+        scene.kubectl(&["delete", "validatingadmissionpolicybinding", "break-freeze"]).await;
+        assert!(keep.success(), "not even with Keep: {}", why(&status));
+        panic!("only with Keep: {}", why(&status));
+    }
+    scene.kubectl(&["delete", "validatingadmissionpolicybinding", "break-freeze"]).await;
+}
+
+/// A sync tool took what the release added for its own (server-side apply with
+/// the same value). The way back ends all the same, or says the truth.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_another_applier_shares_does_not_hold_the_way_back() {
+    let scene = Scene::new("break-shared").await;
+    scene.deployment("cart", "shop/cart:1", 1).await;
+    let before = scene.template("cart").await;
+    let with = |container: &str| plan("shop", &[("cart", "x")], "").replace("image: \"x\"", container);
+    scene.apply(&with("image: 'shop/cart:1'")).await;
+    scene.ready("shop").await;
+    let bad = with("image: 'shop/cart:2-unready', env: [{name: A, value: a}]") + "  progressDeadline: 10s\n";
+    scene.apply(&bad).await;
+    scene
+        .deployment_until("cart", "has 2", |d| crate::support::image_of(d).contains(":2"))
+        .await;
+    let shared = "apiVersion: apps/v1
+kind: Deployment
+metadata: {name: cart}
+spec:
+  template:
+    spec:
+      containers:
+      - name: app
+        env: [{name: A, value: a}]
+";
+    let out = scene.try_apply(shared, &["--server-side", "--field-manager=sync"]).await;
+    assert!(out.success(), "{}", out.stderr);
+    let end = scene
+        .plan_until("shop", "is stalled", |s| holds(s, "Stalled", "True"))
+        .await;
+    assert!(why(&end).starts_with("RolledBack"), "{}", why(&end));
+    assert_eq!(scene.template("cart").await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreground_and_forced_deletion_in_mid_release_go_back_first() {
+    let scene = Scene::new("break-cascade").await;
+    for (name, how) in [("cart", "--cascade=foreground"), ("web", "--cascade=orphan")] {
+        scene.deployment(name, "shop/x:1", 1).await;
+        scene.apply(&plan(name, &[(name, "shop/x:1")], "")).await;
+        scene.ready(name).await;
+        scene.apply(&plan(name, &[(name, "shop/x:2-unready")], "")).await;
+        scene.because(name, Reason::Promoting).await;
+        scene.kubectl(&["delete", "relplan", name, how, "--force", "--grace-period=0", "--timeout=60s"]).await;
+        scene.gone(name).await;
+        assert_eq!(scene.image(name).await, "shop/x:1", "{how}");
+    }
+    assert_eq!(revisions(&scene).await, 0);
+}
+
+// ------------------------------------------------------- way back, oddly
+
+/// A container that somebody renamed in mid-release is not added a second time
+/// by the way back.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_way_back_does_not_add_a_container_that_was_renamed_in_mid_release() {
+    let scene = Scene::new("break-rename-container").await;
+    scene.deployment("cart", "shop/cart:1", 1).await;
+    scene.deployment("web", "shop/web:1", 1).await;
+    let both = |cart: &str, web: &str| plan("shop", &[("cart", &format!("shop/cart:{cart}")), ("web", &format!("shop/web:{web}"))], "  progressDeadline: 8s\n");
+    scene.apply(&both("1", "1")).await;
+    scene.ready("shop").await;
+    scene.apply(&both("2", "2-unready")).await;
+    scene
+        .deployment_until("cart", "has 2", |d| crate::support::image_of(d).contains(":2"))
+        .await;
+    scene
+        .kubectl(&["patch", "deployment", "cart", "--type=json", "-p", r#"[{"op":"replace","path":"/spec/template/spec/containers/0/name","value":"main"}]"#])
+        .await;
+    let end = scene
+        .plan_until("shop", "is stalled", |s| holds(s, "Stalled", "True"))
+        .await;
+    eprintln!("renamed: {}", why(&end));
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let template = scene.template("cart").await;
+    let names: Vec<&str> = template["spec"]["containers"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    let status = scene.plans().get("shop").await.unwrap().status.unwrap();
+    eprintln!("later: {} {names:?} web {}", why(&status), scene.image("web").await);
+    // web never gets ready, so it is not left there for the sake of cart.
+    assert_eq!(scene.image("web").await, "shop/web:1", "{}", why(&status));
+}
+
+/// Many edits in one long release stay within `revisionHistoryLimit`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_is_superseded_many_times_keeps_its_records_bounded() {
+    let scene = Scene::new("break-superseded").await;
+    scene.deployment("cart", "shop/cart:1", 1).await;
+    let with = |tag: &str| plan("shop", &[("cart", &format!("shop/cart:{tag}"))], "  revisionHistoryLimit: 3\n");
+    scene.apply(&with("1")).await;
+    scene.ready("shop").await;
+    for n in 2..12 {
+        scene.apply(&with(&format!("{n}-unready"))).await;
+        let image = format!("shop/cart:{n}-unready");
+        scene.deployment_until("cart", &image, |d| crate::support::image_of(d) == image).await;
+    }
+    let status = scene.plans().get("shop").await.unwrap().status.unwrap();
+    eprintln!("superseded: {} records, {} applied", status.history.len(), status.release.as_ref().unwrap().applied.len());
+    assert!(status.history.len() <= 4, "{} records with a limit of 3", status.history.len());
 }
