@@ -15,7 +15,9 @@
 
 mod admission;
 mod breaking;
+mod breaking_back;
 mod breaking_state;
+mod breaking_storms;
 mod deletion;
 mod followed;
 mod installation;
