@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belay::api::Reason;
+use belay::api::{Phase, Reason};
 
 use crate::{
     breaking::{revisions, sane, why},
@@ -470,4 +470,55 @@ async fn a_template_that_leaves_in_mid_release() {
             .flatten()
             .all(|m| m.manager.as_deref() != Some("belay"))
     );
+}
+
+/// What is live is never healthy and what the plan wants is live already.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "FAULT: hot loop while the baseline is unavailable past the deadline"]
+async fn a_baseline_that_is_not_healthy_within_the_deadline_does_not_spin() {
+    let scene = Scene::new("breakst-baseline").await;
+    scene
+        .apply(&deployment("cart", "shop/cart:1-unready", 1))
+        .await;
+    scene
+        .apply(&following("shop", &["cart"], "  progressDeadline: 3s\n"))
+        .await;
+    scene.because("shop", Reason::BaselineUnavailable).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    sane(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "FAULT: hot loop while the baseline is unavailable past the deadline"]
+async fn a_first_release_that_failed_rests_and_good_content_heals_it() {
+    let scene = Scene::new("breakst-failed").await;
+    scene
+        .apply(&deployment("cart", "shop/cart:1-pullerror", 1))
+        .await;
+    scene
+        .apply(&plan(
+            "shop",
+            &[("cart", "shop/cart:2-pullerror")],
+            "  progressDeadline: 3s\n",
+        ))
+        .await;
+    scene.phase("shop", Phase::Failed).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    sane(&scene).await;
+    scene
+        .kubectl(&["rollout", "restart", "deployment/cart"])
+        .await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let status = scene.plans().get("shop").await.unwrap().status.unwrap();
+    eprintln!("failed and restarted: {:?} {}", status.phase, why(&status));
+    sane(&scene).await;
+    scene
+        .apply(&plan(
+            "shop",
+            &[("cart", "shop/cart:3")],
+            "  progressDeadline: 3s\n",
+        ))
+        .await;
+    scene.ready("shop").await;
+    assert_eq!(scene.image("cart").await, "shop/cart:3");
 }
