@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use super::{
-    Action, Workload, adopt,
+    Action, Workload, adopt, commands,
     context::{Context, View, is_at, is_complete},
     judge, report,
     rollout::{narrow, prune, record, reset},
     stable::{self, may_write},
+    stopped,
 };
 use crate::{
     api::{
@@ -66,7 +67,7 @@ pub(super) fn refused(ctx: &mut Context<'_>, message: String) {
         message,
         at: ctx.micros(),
     };
-    begin(ctx, failure);
+    stopped::failed(ctx, failure);
 }
 
 /// Turns a release around whose content went back to the stable one.
@@ -78,6 +79,11 @@ pub(super) fn revert(ctx: &mut Context<'_>) {
         at: ctx.micros(),
     };
     begin(ctx, failure);
+}
+
+/// Why a release went back, or stopped.
+pub(super) fn reason(failure: &Failure) -> String {
+    format!("{}: {}", cause(failure), failure.message)
 }
 
 fn cause(failure: &Failure) -> String {
@@ -258,7 +264,10 @@ fn supersede(ctx: &mut Context<'_>) {
         release.started_at = now.clone();
         release.stage_since = now;
         release.failure = None;
+        release.undo = None;
+        release.retried = false;
     }
+    commands::lift_hold(ctx);
     ctx.status.target_revision = None;
     ctx.status.phase = Some(Phase::RollingOut);
     ctx.wake_in(Duration::from_secs(1));
@@ -385,7 +394,7 @@ fn backwards(ctx: &Context<'_>) -> Vec<usize> {
 }
 
 /// Enters what failed among the refused contents.
-fn refuse(ctx: &mut Context<'_>) {
+pub(super) fn refuse(ctx: &mut Context<'_>) {
     let at = ctx.time();
     let Some(failure) = ctx.release().and_then(|release| release.failure.clone()) else {
         return;
@@ -457,6 +466,7 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision) {
         refuse(ctx);
     }
     let target = ctx.status.target_revision.take();
+    commands::lift_hold(ctx);
     ctx.status.release = None;
     reset(ctx, ComponentState::Stable);
     stable::remember(ctx, Some(stable));

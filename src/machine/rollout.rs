@@ -4,18 +4,19 @@
 use std::time::Duration;
 
 use super::{
-    Action, Workload, adopt,
+    Action, Workload, adopt, commands,
     context::{Context, View, is_at, is_complete},
     judge, report, restore,
     stable::{self, may_write, numbers},
+    stopped,
     types::TemplateWrite,
 };
 use crate::{
     api::{
-        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseRecord, ReleaseResult,
-        Stage,
+        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseKind, ReleaseRecord,
+        ReleaseResult, Stage,
     },
-    fields::{canon, project},
+    fields::{canon, project, put_back},
     plan::{Plan, missing_containers},
     revision::{Frozen, Revision},
 };
@@ -77,7 +78,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     });
     let pass = walk(ctx, &Limits::of(plan), target, held);
     if let Some(failure) = pass.failure {
-        return restore::begin(ctx, failure);
+        return stopped::failed(ctx, failure);
     }
     let total = ctx.components().count();
     let baking = ctx
@@ -176,6 +177,7 @@ fn walk(
     let holds = held.is_some();
     pass.held = held;
     let resumed = resume(ctx, holds);
+    let retried = ctx.release().is_some_and(|release| release.retried);
     for (index, scope) in ctx.scope.clone().iter().enumerate() {
         let observed = ctx.input.world.components.get(index);
         let Some(observed) = observed else { continue };
@@ -209,7 +211,7 @@ fn walk(
             promote(ctx, view, workload, frozen, ready && !holds, &mut pass);
             continue;
         }
-        if let Some(failure) = judge::pods(ctx, limits.restarts, view, workload) {
+        if !retried && let Some(failure) = judge::pods(ctx, limits.restarts, view, workload) {
             pass.failure.get_or_insert(failure);
         }
         if resumed && let Some(component) = ctx.component(index) {
@@ -330,10 +332,17 @@ fn promote(
     }
     // Between the dry run and now somebody may have removed a container: the
     // apply would then add it instead of changing it.
-    let partial = view.scope.template.as_ref();
-    if let Some(gone) =
-        partial.and_then(|t| missing_containers(t, &workload.template).into_iter().next())
-    {
+    let undo = ctx.release().is_some_and(|release| release.undo.is_some());
+    let partial = if undo {
+        Some(project(&frozen.template, &frozen.fields))
+    } else {
+        view.scope.template.clone()
+    };
+    if let Some(gone) = partial.and_then(|t| {
+        missing_containers(&t, &workload.template)
+            .into_iter()
+            .next()
+    }) {
         let text = format!("{} has {gone}", view.scope.target);
         pass.held.get_or_insert((Reason::TemplateMismatch, text));
         return;
@@ -348,8 +357,15 @@ fn promote(
     if let Some(component) = ctx.component(view.index) {
         component.state = Some(ComponentState::Updating);
     }
+    let touched = ctx.touched(&view.scope.target).union(&workload.owned);
     let write = |template| -> TemplateWrite { stable::write(view, workload, template) };
-    ctx.act(if frozen.partial_digest.is_some() {
+    ctx.act(if undo && view.scope.template.is_some() {
+        // What this revision did not own has to go back too, which an apply of
+        // it would not do.
+        Action::Replace {
+            write: write(put_back(&workload.template, &frozen.template, &touched)),
+        }
+    } else if frozen.partial_digest.is_some() {
         let touched = frozen.touched();
         Action::Apply {
             write: write(project(&frozen.template, &touched)),
@@ -364,7 +380,11 @@ fn promote(
 /// Whether newer content took the place of what is being released; starts it if
 /// so.
 fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
-    let spec = if ctx.spec_refused(plan) {
+    let undo = ctx.release().is_some_and(|release| release.undo.is_some());
+    let spec = if ctx.spec_refused(plan) && undo {
+        // The content of the plan is held while its place is taken.
+        Some(target.data.spec.clone())
+    } else if ctx.spec_refused(plan) {
         ctx.stable().map(|stable| stable.data.spec.clone())
     } else {
         Some(plan.content().to_owned())
@@ -395,7 +415,7 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
             let followed = ctx.touched(&view.scope.target).is_empty();
             let back = canon::equal(&known.template, &workload.template)
                 && !canon::equal(&frozen.template, &workload.template);
-            (followed && back).then(|| view.scope.name.clone())
+            (followed && back && !undo).then(|| view.scope.name.clone())
         })
         .collect();
     if !edited && live.is_empty() && reverted.is_empty() {
@@ -410,6 +430,9 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
         "{what}; the release of {} ends here and what is wanted now takes its place",
         target.name
     );
+    if undo {
+        commands::lift_hold(ctx);
+    }
     record(ctx, ReleaseResult::Superseded, Some(text.clone()));
     ctx.tell(false, Reason::Superseded, &text);
     let now = ctx.micros();
@@ -420,6 +443,11 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
         release.started_at = now.clone();
         release.stage_since = now;
         release.requested_by = requested_by;
+        release.undo = None;
+        release.retried = false;
+        if undo {
+            release.kind = ReleaseKind::Content;
+        }
     }
     ctx.status.target_revision = None;
     ctx.status.step = Some("Settle".to_owned());
@@ -472,6 +500,7 @@ pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Opti
         kind: release.kind,
         revision: ctx.status.target_revision.clone(),
         requested_by: release.requested_by.clone(),
+        from: ctx.status.stable_revision.clone(),
         started_at: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(release.started_at.0),
         ended_at: ended,
         result,
@@ -490,7 +519,8 @@ pub(super) fn prune(ctx: &mut Context<'_>, limit: usize) {
         .status
         .history
         .iter()
-        .filter_map(|record| record.revision.clone())
+        .flat_map(|record| [record.revision.clone(), record.from.clone()])
+        .flatten()
         .chain(
             ctx.status
                 .refused
