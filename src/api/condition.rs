@@ -109,10 +109,22 @@ reasons! {
     InvalidPlan,
     /// The plan asks for something that this version cannot do.
     NotAvailableYet,
+    /// A failed release waits where it is for a person.
+    Frozen,
     /// A person asked to try refused content again.
     RetryRequested,
     /// A retry named a revision that is not refused.
     RetryIgnored,
+    /// An abort named a revision that is not being released.
+    AbortIgnored,
+    /// A person ended a rollback; what is live stays.
+    RollbackAborted,
+    /// A person asked for an earlier revision.
+    UndoRequested,
+    /// An undo named a revision that nothing can go to.
+    UndoIgnored,
+    /// An earlier revision is live as asked, and the content of the plan is held.
+    Undone,
     /// The stable revision's record is gone or damaged.
     RevisionLost,
     /// The operator keeps failing on this plan.

@@ -21,9 +21,9 @@ pub use spec::{
     WorkloadRef,
 };
 pub use status::{
-    Cause, ComponentState, ComponentStatus, DecisionEntry, Failure, Phase, RefusedContent,
-    RefusedTemplate, ReleaseKind, ReleasePlanStatus, ReleaseProgress, ReleaseRecord, ReleaseResult,
-    Stage,
+    Cause, ComponentState, ComponentStatus, DecisionEntry, Failure, HandledCommand, Phase,
+    RefusedContent, RefusedTemplate, ReleaseKind, ReleasePlanStatus, ReleaseProgress,
+    ReleaseRecord, ReleaseResult, Stage,
 };
 pub use stored::StoredPlan;
 
@@ -41,6 +41,10 @@ pub const RELEASE_GENERATION: &str = "belay.dev/release-generation";
 pub const RELEASE_DIGEST: &str = "belay.dev/release-digest";
 /// Annotation: who changed the release content last, stamped by the webhook.
 pub const REQUESTED_BY: &str = "belay.dev/requested-by";
+/// Annotation: the revision whose release, or rollback, a person wants ended.
+pub const ABORT: &str = "belay.dev/abort";
+/// Annotation: the earlier revision that a person wants back.
+pub const UNDO: &str = "belay.dev/undo";
 /// Annotation: the refused revision that a person wants tried again.
 pub const RETRY: &str = "belay.dev/retry";
 /// Label on what Belay creates: uid of the plan that it belongs to.

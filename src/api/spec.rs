@@ -397,7 +397,7 @@ pub enum OnFailure {
     /// Everything goes back to the stable revision.
     #[default]
     Rollback,
-    /// The release stops where it is and waits for a person. Not available yet.
+    /// The release stops where it is and waits for a person or newer content.
     Freeze,
 }
 

@@ -51,12 +51,25 @@ pub struct ReleasePlanStatus {
     /// `belay.dev/retry`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedContent>,
+    /// A command that was carried out and whose annotation is still to be
+    /// removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handled: Option<HandledCommand>,
     /// Releases that ended, newest last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<ReleaseRecord>,
     /// The last decisions, newest last: what was decided, on which grounds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<DecisionEntry>,
+}
+
+/// An annotation that was dealt with.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, Eq, JsonSchema)]
+pub struct HandledCommand {
+    /// Name of the annotation.
+    pub annotation: String,
+    /// Its value.
+    pub value: String,
 }
 
 /// Where a plan is.
@@ -168,9 +181,16 @@ pub struct ReleaseProgress {
     /// here on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_since: Option<MicroTime>,
-    /// Why it goes back.
+    /// Why it goes back, or stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
+    /// The earlier revision that it brings back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<String>,
+    /// Whether it goes on after a failure because a person said so. Its pods
+    /// keep their restart counts, so that only the deadline judges it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retried: bool,
 }
 
 /// What started a release.
@@ -182,6 +202,8 @@ pub enum ReleaseKind {
     Surroundings,
     /// The first release of a plan whose workloads were not healthy before.
     First,
+    /// An earlier revision, as a person asked.
+    Undo,
 }
 
 /// What a release does now.
@@ -195,6 +217,8 @@ pub enum Stage {
     Bake,
     /// The workloads get the stable template back.
     Restore,
+    /// Nothing is written or judged until a person, or newer content, decides.
+    Stopped,
 }
 
 /// Why a release goes back.
@@ -237,6 +261,10 @@ pub enum Cause {
     Reverted,
     /// The plan was deleted.
     PlanDeleted,
+    /// A person ended the release.
+    Aborted,
+    /// A person asked for an earlier revision.
+    Undone,
 }
 
 /// Content that was rolled back.
@@ -283,6 +311,9 @@ pub struct ReleaseRecord {
     /// Who asked for it, as far as the webhook saw it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<String>,
+    /// The revision that was stable when it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// When it started.
     pub started_at: Time,
     /// When it ended.

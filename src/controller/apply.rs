@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Context, ReconcileError, error::judged};
 use crate::{
-    api::{FIELD_MANAGER, FINALIZER, PLAN_UID, RETRY, StoredPlan},
+    api::{FIELD_MANAGER, FINALIZER, PLAN_UID, StoredPlan},
     cluster::{self, ApplyFailure, apply_body, classify, deployments},
     fields::{FieldSet, owning_exactly},
     machine::{Action, TemplateWrite},
@@ -60,7 +60,7 @@ async fn carry_out(
     match action {
         Action::EnsureFinalizer => ensure_finalizer(ctx, plan).await,
         Action::RemoveFinalizer => remove_finalizer(ctx, plan).await,
-        Action::DropRetry { value } => drop_retry(ctx, plan, value).await,
+        Action::DropAnnotation { name, value } => drop_annotation(ctx, plan, name, value).await,
         Action::CreateRevision { revision, number } => {
             create_revision(ctx, plan, revision, *number).await
         }
@@ -160,12 +160,13 @@ async fn remove_finalizer(ctx: &Context, plan: &mut StoredPlan) -> Result<(), Re
     }
 }
 
-async fn drop_retry(
+async fn drop_annotation(
     ctx: &Context,
     plan: &mut StoredPlan,
+    name: &str,
     value: &str,
 ) -> Result<(), ReconcileError> {
-    let path = format!("/metadata/annotations/{}", RETRY.replace('/', "~1"));
+    let path = format!("/metadata/annotations/{}", name.replace('/', "~1"));
     let operations = vec![
         json!({"op": "test", "path": path, "value": value}),
         json!({"op": "remove", "path": path}),
@@ -173,7 +174,7 @@ async fn drop_retry(
     patch_plan(
         ctx,
         plan,
-        "remove the annotation belay.dev/retry from",
+        &format!("remove the annotation {name} from"),
         operations,
     )
     .await

@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::{Context, ReconcileError, error::judged, revisions::load};
 use crate::{
     api::{
-        DeletionPolicy, FIELD_MANAGER, FINALIZER, RELEASE_DIGEST, RELEASE_GENERATION, REQUESTED_BY,
-        RETRY, ReleasePlanStatus, StoredPlan,
+        ABORT, DeletionPolicy, FIELD_MANAGER, FINALIZER, RELEASE_DIGEST, RELEASE_GENERATION,
+        REQUESTED_BY, RETRY, ReleasePlanStatus, StoredPlan, UNDO,
     },
     cluster::{Snapshot, as_stored, deployments, dry_run},
     fields::{Found, canon, managed_by},
@@ -48,13 +48,7 @@ pub(super) async fn observe(
         .iter()
         .map(|live| live.as_ref().map(|live| live.workload.clone()))
         .collect();
-    let needs = machine::needs(
-        &scope,
-        &workloads,
-        status,
-        facts.retry.as_deref(),
-        facts.deleting,
-    );
+    let needs = machine::needs(&scope, &workloads, status, &facts);
     let revisions = load(ctx, namespace, &facts.uid, &needs.revisions).await?;
 
     watch(ctx, stored, &facts.uid, &scope, &mut live, needs.pods);
@@ -171,6 +165,8 @@ async fn facts(
             })
             .and_then(|number| number.parse().ok()),
         requested_by: stored.annotation(REQUESTED_BY).map(str::to_owned),
+        abort: stored.annotation(ABORT).map(str::to_owned),
+        undo: stored.annotation(UNDO).map(str::to_owned),
         retry: stored.annotation(RETRY).map(str::to_owned),
         deleting,
         deletion_policy: serde_json::from_value(policy).unwrap_or(DeletionPolicy::Rollback),

@@ -9,15 +9,15 @@ use k8s_openapi::{
 };
 
 use super::{
-    Action, Decision, EventNote, Input, Observed, Scope, Workload, adopt, deletion, report,
-    restore, rollout, scope, settle, stable,
+    Action, Decision, EventNote, Input, Observed, Scope, Workload, adopt, commands, deletion,
+    report, restore, rollout, scope, settle, stable, stopped,
 };
 use crate::{
     api::{
         ComponentStatus, DecisionEntry, Phase, Reason, ReleasePlanStatus, ReleaseProgress, Stage,
     },
     fields::{FieldSet, canon, project},
-    plan::{Plan, Target},
+    plan::{Plan, Target, current},
     revision::{Frozen, Revision},
 };
 
@@ -46,11 +46,16 @@ fn run(ctx: &mut Context<'_>) {
     if facts.deleting {
         return deletion::run(ctx);
     }
+    if commands::run(ctx) {
+        return;
+    }
     let plan = match ctx.input.plan {
         Ok(plan) => plan,
         Err(violations) => {
-            if ctx.release().is_some_and(|r| r.stage == Stage::Restore) {
-                return restore::run(ctx);
+            match ctx.release().map(|release| release.stage) {
+                Some(Stage::Restore) => return restore::run(ctx),
+                Some(Stage::Stopped) => return stopped::run(ctx),
+                _ => {}
             }
             let reason = if violations.only_not_available() {
                 Reason::NotAvailableYet
@@ -77,6 +82,7 @@ fn run(ctx: &mut Context<'_>) {
         Some(Stage::Settle) => settle::run(ctx, plan),
         Some(Stage::Promote | Stage::Bake) => rollout::run(ctx, plan),
         Some(Stage::Restore) => restore::run(ctx),
+        Some(Stage::Stopped) => stopped::run(ctx),
         None => match ctx.status.phase {
             Some(Phase::Stable) => stable::run(ctx, plan),
             _ => adopt::baseline(ctx, plan),
@@ -348,6 +354,11 @@ pub(super) const fn is_complete(workload: &Workload) -> bool {
         && workload.updated >= workload.replicas
         && workload.total <= workload.updated
         && workload.available >= workload.replicas
+}
+
+/// Name of what the release in progress is about.
+pub(super) fn current_name(ctx: &Context<'_>) -> String {
+    current(&ctx.status).unwrap_or_default().to_owned()
 }
 
 /// Cuts a message at a character boundary.

@@ -3,7 +3,7 @@
 
 use super::{Action, context::Context, report, restore, stable};
 use crate::{
-    api::{Cause, DeletionPolicy, Failure, Reason, Stage},
+    api::{Cause, DeletionPolicy, Failure, Phase, Reason, Stage},
     fields::FieldSet,
 };
 
@@ -17,8 +17,10 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         .release()
         .is_some_and(|release| !release.applied.is_empty());
     let returnable = ctx.status.stable_revision.is_some();
-    if keep || !unfinished || !returnable {
-        return finish(ctx, keep && unfinished);
+    // A person said that what is live stays.
+    let left = ctx.status.phase == Some(Phase::Failed);
+    if keep || left || !unfinished || !returnable {
+        return finish(ctx, (keep || left) && unfinished);
     }
     if ctx
         .release()
@@ -52,7 +54,7 @@ fn finish(ctx: &mut Context<'_>, kept: bool) {
     ctx.act(Action::PruneRevisions { keep: Vec::new() });
     ctx.act(Action::RemoveFinalizer);
     let text = if kept {
-        "the plan was deleted in mid-release; what is live stays (deletionPolicy Keep)"
+        "the plan was deleted in mid-release; what is live stays, as asked"
     } else {
         "the plan is deleted; the workloads keep their templates and Belay's field ownership is given up"
     };

@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{
     api::Reason,
-    fields::{FieldSet, Found, canon, put_back},
-    plan::Plan,
-    revision::{Frozen, MAX_BYTES, RevisionData},
+    fields::{FieldSet, Found, canon, project, put_back},
+    plan::{Plan, missing_containers},
+    revision::{Frozen, MAX_BYTES, Revision, RevisionData},
 };
 
 /// How a component differs from the stable revision.
@@ -80,12 +80,48 @@ pub(super) fn desired(ctx: &Context<'_>, plan: &Plan) -> Result<Desired, Obstacl
             message,
         });
     }
+    let undo = ctx.release().and_then(|release| release.undo.as_ref());
+    if let Some(name) = undo {
+        let Some(to) = ctx.revision(Some(name)) else {
+            return Err(Obstacle {
+                reason: Reason::RevisionLost,
+                message: format!(
+                    "controllerrevision {name}, which was asked for, is gone or damaged"
+                ),
+            });
+        };
+        return undone(ctx, to);
+    }
     let refused = ctx.spec_refused(plan);
+    let stable = ctx.stable().map(|stable| stable.data.spec.clone());
+    let spec = match stable {
+        Some(spec) if refused => spec,
+        _ => plan.content().to_owned(),
+    };
+    collect(ctx, spec, |view| wanted(ctx, view, refused))
+}
+
+/// What an undo to a revision makes of all components.
+pub(super) fn undone(ctx: &Context<'_>, to: &Revision) -> Result<Desired, Obstacle> {
+    if let Some(message) = missing(ctx) {
+        return Err(Obstacle {
+            reason: Reason::TargetsMissing,
+            message,
+        });
+    }
+    collect(ctx, to.data.spec.clone(), |view| earlier(ctx, view, to))
+}
+
+fn collect<'a>(
+    ctx: &'a Context<'_>,
+    spec: String,
+    of: impl Fn(View<'a>) -> Result<Frozen, Obstacle>,
+) -> Result<Desired, Obstacle> {
     let mut frozen = Vec::new();
     let mut changes = Vec::new();
     let mut faults: Vec<(Reason, String)> = Vec::new();
     for view in ctx.components() {
-        match wanted(ctx, view, refused) {
+        match of(view) {
             Ok(wanted) => {
                 changes.push(change(ctx, view, &wanted));
                 frozen.push(wanted);
@@ -110,11 +146,6 @@ pub(super) fn desired(ctx: &Context<'_>, plan: &Plan) -> Result<Desired, Obstacl
             ),
         });
     }
-    let stable_spec = ctx.stable().map(|stable| stable.data.spec.clone());
-    let spec = match stable_spec {
-        Some(spec) if refused => spec,
-        _ => plan.content().to_owned(),
-    };
     let parts: Vec<_> = frozen
         .iter()
         .map(|f| json!([f.name, canon::digest(&f.template)]))
@@ -136,6 +167,53 @@ pub(super) fn missing(ctx: &Context<'_>) -> Option<String> {
         .map(|c| c.scope.target.to_string())
         .collect();
     (!names.is_empty()).then(|| format!("waiting for {} to exist", names.join(", ")))
+}
+
+/// What a component was under a revision: the template of a followed workload,
+/// and of a templated one the plan's fields, with what surrounds them as it is.
+fn earlier(ctx: &Context<'_>, view: View<'_>, to: &Revision) -> Result<Frozen, Obstacle> {
+    let target = &view.scope.target;
+    let stable = ctx.stable().and_then(|stable| stable.data.of(target));
+    let Some(workload) = &view.observed.workload else {
+        return Err(Obstacle {
+            reason: Reason::TargetsMissing,
+            message: format!("waiting for {target} to exist"),
+        });
+    };
+    let Some(then) = to.data.of(target).or(stable) else {
+        return Err(Obstacle {
+            reason: Reason::BaselineUnavailable,
+            message: format!("component {}: not judged yet", view.scope.name),
+        });
+    };
+    let named = |frozen| Frozen {
+        name: view.scope.name.clone(),
+        carried: FieldSet::default(),
+        ..frozen
+    };
+    if view.scope.template.is_none() {
+        return Ok(named(Frozen {
+            partial_digest: None,
+            fields: FieldSet::default(),
+            found: Found::default(),
+            ..then.clone()
+        }));
+    }
+    let partial = project(&then.template, &then.fields);
+    if let Some(gone) = missing_containers(&partial, &workload.template).first() {
+        return Err(Obstacle {
+            reason: Reason::TemplateMismatch,
+            message: format!("{target} has {gone}"),
+        });
+    }
+    let touched = ctx
+        .touched(target)
+        .union(&then.touched())
+        .union(&workload.owned);
+    Ok(named(Frozen {
+        template: put_back(&workload.template, &then.template, &touched),
+        ..then.clone()
+    }))
 }
 
 fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Obstacle> {

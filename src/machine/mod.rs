@@ -7,6 +7,7 @@
 //! stands in the status or in revisions.
 
 mod adopt;
+mod commands;
 mod context;
 mod deletion;
 mod desired;
@@ -18,6 +19,7 @@ mod rollout;
 mod scope;
 mod settle;
 mod stable;
+mod stopped;
 mod types;
 
 pub use context::step;

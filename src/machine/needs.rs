@@ -3,11 +3,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Scope, Workload};
+use super::{PlanFacts, Scope, Workload};
 use crate::{
     api::{Phase, ReleasePlanStatus, Stage},
     fields::{Found, canon},
-    plan::Target,
+    plan::{Target, retryable, undoable},
     revision::Revision,
 };
 
@@ -29,8 +29,7 @@ pub fn needs(
     scope: &[Scope],
     workloads: &[Option<Workload>],
     status: &ReleasePlanStatus,
-    retry: Option<&str>,
-    deleting: bool,
+    facts: &PlanFacts,
 ) -> Needs {
     let news = scope
         .iter()
@@ -40,24 +39,22 @@ pub fn needs(
     let release = status.release.as_ref();
     let settling = release.is_some_and(|r| r.stage == Stage::Settle);
     let resting = status.phase == Some(Phase::Stable) && release.is_none();
-    let dry = !deleting && (settling || (release.is_none() && (!resting || news)));
+    let undo = release.and_then(|release| release.undo.as_ref());
+    let (retry, back) = (facts.retry.as_deref(), facts.undo.as_deref());
+    let dry = !facts.deleting
+        && ((settling && undo.is_none()) || (release.is_none() && (!resting || news)));
     let mut revisions = Vec::new();
-    if release.is_some() || (resting && news) || retry.is_some() {
+    if release.is_some() || (resting && news) || retry.is_some() || back.is_some() {
         revisions.extend(status.stable_revision.clone());
     }
     if let Some(release) = release {
         revisions.extend(release.applied.iter().cloned());
         revisions.extend(status.target_revision.clone());
     }
-    if let Some(retry) = retry {
-        revisions.extend(
-            status
-                .refused
-                .iter()
-                .filter(|r| r.revision == retry)
-                .map(|r| r.revision.clone()),
-        );
-    }
+    revisions.extend(undo.cloned());
+    let retried = retry.filter(|name| retryable(status).contains(name));
+    let undone = back.filter(|name| undoable(status).contains(name));
+    revisions.extend(retried.into_iter().chain(undone).map(str::to_owned));
     revisions.sort();
     revisions.dedup();
     Needs {
@@ -66,7 +63,7 @@ pub fn needs(
             .zip(workloads)
             .map(|(scope, workload)| dry && !scope.leaving && workload.is_some())
             .collect(),
-        pods: release.is_some_and(|r| r.stage != Stage::Settle),
+        pods: release.is_some_and(|r| !matches!(r.stage, Stage::Settle | Stage::Stopped)),
         revisions,
     }
 }

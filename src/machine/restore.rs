@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use super::{
-    Action, Workload, adopt,
+    Action, Workload, adopt, commands,
     context::{Context, View, cut, is_at, is_complete},
     judge, report,
     rollout::{narrow, prune, record, reset},
     stable::{self, may_write},
+    stopped,
 };
 use crate::{
     api::{
@@ -71,7 +72,7 @@ pub(super) fn refused(ctx: &mut Context<'_>, message: String) {
         message,
         at: ctx.micros(),
     };
-    begin(ctx, failure);
+    stopped::failed(ctx, failure);
 }
 
 /// Turns a release around whose content went back to the stable one.
@@ -83,6 +84,11 @@ pub(super) fn revert(ctx: &mut Context<'_>) {
         at: ctx.micros(),
     };
     begin(ctx, failure);
+}
+
+/// Why a release went back, or stopped.
+pub(super) fn reason(failure: &Failure) -> String {
+    format!("{}: {}", cause(failure), failure.message)
 }
 
 fn cause(failure: &Failure) -> String {
@@ -280,7 +286,10 @@ fn supersede(ctx: &mut Context<'_>) {
         release.started_at = now.clone();
         release.stage_since = now;
         release.failure = None;
+        release.undo = None;
+        release.retried = false;
     }
+    commands::lift_hold(ctx);
     ctx.status.target_revision = None;
     ctx.status.phase = Some(Phase::RollingOut);
     ctx.wake_in(Duration::from_secs(1));
@@ -411,7 +420,7 @@ fn backwards(ctx: &Context<'_>) -> Vec<usize> {
 }
 
 /// Enters what failed among the refused contents.
-fn refuse(ctx: &mut Context<'_>) {
+pub(super) fn refuse(ctx: &mut Context<'_>) {
     let at = ctx.time();
     let Some(failure) = ctx.release().and_then(|release| release.failure.clone()) else {
         return;
@@ -483,6 +492,7 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision) {
         refuse(ctx);
     }
     ctx.status.target_revision = None;
+    commands::lift_hold(ctx);
     ctx.status.release = None;
     reset(ctx, ComponentState::Stable);
     stable::remember(ctx, Some(stable));

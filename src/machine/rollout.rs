@@ -4,18 +4,19 @@
 use std::time::Duration;
 
 use super::{
-    Action, Workload, adopt,
+    Action, Workload, adopt, commands,
     context::{Context, View, cut, is_at, is_complete},
     judge, report, restore,
     stable::{self, may_write, numbers},
+    stopped,
     types::TemplateWrite,
 };
 use crate::{
     api::{
-        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleasePlanStatus, ReleaseRecord,
-        ReleaseResult, Stage,
+        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseKind, ReleasePlanStatus,
+        ReleaseRecord, ReleaseResult, Stage,
     },
-    fields::{canon, project},
+    fields::{canon, project, put_back},
     plan::{Plan, Target, missing_containers},
     revision::{Frozen, Revision},
 };
@@ -81,7 +82,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     });
     let pass = walk(ctx, &Limits::of(plan), target, held);
     if let Some(failure) = pass.failure {
-        return restore::begin(ctx, failure);
+        return stopped::failed(ctx, failure);
     }
     let total = ctx.components().count();
     let baking = ctx
@@ -180,6 +181,7 @@ fn walk(
     let holds = held.is_some();
     pass.held = held;
     let resumed = resume(ctx, holds);
+    let retried = ctx.release().is_some_and(|release| release.retried);
     for (index, scope) in ctx.scope.clone().iter().enumerate() {
         let observed = ctx.input.world.components.get(index);
         let Some(observed) = observed else { continue };
@@ -215,7 +217,8 @@ fn walk(
         }
         // Pods of a component without a change are old, and so are their
         // restarts. That they are available is judged like for all others.
-        if is_changed(ctx, frozen, &scope.target)
+        if !retried
+            && is_changed(ctx, frozen, &scope.target)
             && let Some(failure) = judge::pods(ctx, limits.restarts, view, workload)
         {
             pass.failure.get_or_insert(failure);
@@ -344,10 +347,17 @@ fn promote(
     }
     // Between the dry run and now somebody may have removed a container: the
     // apply would then add it instead of changing it.
-    let partial = view.scope.template.as_ref();
-    if let Some(gone) =
-        partial.and_then(|t| missing_containers(t, &workload.template).into_iter().next())
-    {
+    let undo = ctx.release().is_some_and(|release| release.undo.is_some());
+    let partial = if undo {
+        Some(project(&frozen.template, &frozen.fields))
+    } else {
+        view.scope.template.clone()
+    };
+    if let Some(gone) = partial.and_then(|t| {
+        missing_containers(&t, &workload.template)
+            .into_iter()
+            .next()
+    }) {
         let text = format!("{} has {gone}", view.scope.target);
         pass.held.get_or_insert((Reason::TemplateMismatch, text));
         return;
@@ -362,8 +372,15 @@ fn promote(
     if let Some(component) = ctx.component(view.index) {
         component.state = Some(ComponentState::Updating);
     }
+    let touched = ctx.touched(&view.scope.target).union(&workload.owned);
     let write = |template| -> TemplateWrite { stable::write(view, workload, template) };
-    ctx.act(if frozen.partial_digest.is_some() {
+    ctx.act(if undo && view.scope.template.is_some() {
+        // What this revision did not own has to go back too, which an apply of
+        // it would not do.
+        Action::Replace {
+            write: write(put_back(&workload.template, &frozen.template, &touched)),
+        }
+    } else if frozen.partial_digest.is_some() {
         let touched = frozen.touched();
         Action::Apply {
             write: write(project(&frozen.template, &touched)),
@@ -378,7 +395,11 @@ fn promote(
 /// Whether newer content took the place of what is being released; starts it if
 /// so.
 fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
-    let spec = if ctx.spec_refused(plan) {
+    let undo = ctx.release().is_some_and(|release| release.undo.is_some());
+    let spec = if ctx.spec_refused(plan) && undo {
+        // The content of the plan is held while its place is taken.
+        Some(target.data.spec.clone())
+    } else if ctx.spec_refused(plan) {
         ctx.stable().map(|stable| stable.data.spec.clone())
     } else {
         Some(plan.content().to_owned())
@@ -409,7 +430,7 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
             let followed = ctx.touched(&view.scope.target).is_empty();
             let back = canon::equal(&known.template, &workload.template)
                 && !canon::equal(&frozen.template, &workload.template);
-            (followed && back).then(|| view.scope.name.clone())
+            (followed && back && !undo).then(|| view.scope.name.clone())
         })
         .collect();
     if !edited && live.is_empty() && reverted.is_empty() {
@@ -424,6 +445,9 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
         "{what}; the release of {} ends here and what is wanted now takes its place",
         target.name
     );
+    if undo {
+        commands::lift_hold(ctx);
+    }
     record(ctx, ReleaseResult::Superseded, Some(text.clone()));
     ctx.tell(false, Reason::Superseded, &text);
     let now = ctx.micros();
@@ -434,6 +458,11 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
         release.started_at = now.clone();
         release.stage_since = now;
         release.requested_by = requested_by;
+        release.undo = None;
+        release.retried = false;
+        if undo {
+            release.kind = ReleaseKind::Content;
+        }
     }
     ctx.status.target_revision = None;
     ctx.status.step = Some("Settle".to_owned());
@@ -485,6 +514,7 @@ pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Opti
         kind: release.kind,
         revision: ctx.status.target_revision.clone(),
         requested_by: release.requested_by.clone(),
+        from: ctx.status.stable_revision.clone(),
         started_at: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(release.started_at.0),
         ended_at: ended,
         result,
@@ -506,7 +536,8 @@ pub(super) fn prune(ctx: &mut Context<'_>, limit: usize) {
         .status
         .history
         .iter()
-        .filter_map(|record| record.revision.clone())
+        .flat_map(|record| [record.revision.clone(), record.from.clone()])
+        .flatten()
         .chain(
             ctx.status
                 .refused

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use super::{
-    Action, adopt,
+    Action, adopt, commands,
     context::{Context, conflict},
     desired::{Change, Desired, desired},
-    report, restore, rollout, stable,
+    report, restore, rollout, stable, stopped,
 };
 use crate::{
     api::{Cause, ComponentState, Failure, Phase, Reason, ReleaseKind, ReleaseProgress, Stage},
@@ -40,6 +40,8 @@ pub(super) fn begin(ctx: &mut Context<'_>, desired: &Desired) {
         applied: Vec::new(),
         held_since: None,
         failure: None,
+        undo: None,
+        retried: false,
     });
     ctx.status.phase = Some(Phase::RollingOut);
     ctx.wake_in(QUIET);
@@ -70,6 +72,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
             report::progressing(ctx, Reason::Settling, text);
         });
     }
+    undo_or_newer(ctx, plan);
     let desired = match desired(ctx, plan) {
         Ok(desired) => desired,
         Err(obstacle) if touched => {
@@ -118,6 +121,24 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     prepare(ctx, &desired);
 }
 
+/// An undo that is still prepared gives way to newer content.
+fn undo_or_newer(ctx: &mut Context<'_>, plan: &Plan) {
+    let Some(name) = ctx.release().and_then(|release| release.undo.clone()) else {
+        return;
+    };
+    let is_own = ctx
+        .revision(Some(&name))
+        .is_none_or(|revision| revision.data.spec == plan.content());
+    if is_own || ctx.spec_refused(plan) {
+        return;
+    }
+    commands::lift_hold(ctx);
+    if let Some(release) = ctx.status.release.as_mut() {
+        release.undo = None;
+        release.kind = ReleaseKind::Content;
+    }
+}
+
 /// A workload is gone between two releases of one way; it may come back.
 fn gone(ctx: &mut Context<'_>, plan: &Plan, text: String) {
     let since = ctx.release().map(|release| release.started_at.clone());
@@ -133,11 +154,12 @@ fn gone(ctx: &mut Context<'_>, plan: &Plan, text: String) {
         message: text,
         at: ctx.micros(),
     };
-    restore::begin(ctx, failure);
+    stopped::failed(ctx, failure);
 }
 
 /// Ends a release that has not touched anything, without a record.
 fn abandon(ctx: &mut Context<'_>, verdict: impl FnOnce(&mut Context<'_>)) {
+    commands::lift_hold(ctx);
     ctx.status.release = None;
     ctx.status.step = None;
     ctx.status.phase = Some(if ctx.status.stable_revision.is_some() {

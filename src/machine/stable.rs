@@ -14,7 +14,7 @@ use super::{
     types::{DryRun, TemplateWrite},
 };
 use crate::{
-    api::{ComponentState, ComponentStatus, Phase, Reason, ReleaseResult},
+    api::{Cause, ComponentState, ComponentStatus, Phase, Reason, ReleaseResult},
     fields::{FieldSet, canon, put_back},
     plan::Plan,
     revision::{Frozen, Revision},
@@ -26,10 +26,6 @@ const CONTENTION_WINDOW: Duration = Duration::from_secs(600);
 pub(super) const REASSERTIONS: usize = 3;
 
 pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
-    if !plan.paused() && retry(ctx) {
-        let text = "refused content is tried again as asked";
-        return report::progressing(ctx, Reason::RetryRequested, text);
-    }
     let news = ctx
         .views()
         .any(|view| is_news(view.scope, view.observed.workload.as_ref(), &ctx.status))
@@ -110,16 +106,25 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
             || (r.spec.is_none() && last == Some(r.revision.as_str()))
     });
     if let Some(refused) = refused.cloned() {
+        let undone = refused.cause == Cause::Undone;
+        let (what, reason) = if undone {
+            (
+                format!("undone: {}. {revision} is live", refused.message),
+                Reason::Undone,
+            )
+        } else {
+            let text = format!(
+                "rolled back for {:?}: {}. Everything is back on {revision}",
+                refused.cause, refused.message
+            );
+            (text, Reason::RolledBack)
+        };
         let text = format!(
-            "{}: {}. Everything is back on {revision}, and {} is not tried again by itself. Change the content, or: kubectl annotate relplan {} belay.dev/retry={}",
-            reason_text(refused.cause),
-            refused.message,
-            refused.revision,
-            ctx.input.world.plan.name,
-            refused.revision
+            "{what}, and {0} is not tried again by itself. Change the content, or: kubectl annotate relplan {1} belay.dev/retry={0}",
+            refused.revision, ctx.input.world.plan.name
         );
         report::judged(ctx);
-        return report::stalled(ctx, Reason::RolledBack, &text);
+        return report::stalled(ctx, reason, &text);
     }
     let edited = ctx
         .stable()
@@ -131,10 +136,6 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
     }
     report::judged(ctx);
     report::ready(ctx, &format!("{revision} is released and healthy"));
-}
-
-fn reason_text(cause: crate::api::Cause) -> String {
-    format!("rolled back for {cause:?}")
 }
 
 /// Something stands in the way of knowing what is wanted. Nothing has been
@@ -157,52 +158,6 @@ fn begin(ctx: &mut Context<'_>, plan: &Plan, desired: &Desired) {
         return report::progressing(ctx, Reason::Paused, text);
     }
     settle::begin(ctx, desired);
-}
-
-/// Takes a request to try refused content again; true if it was one.
-fn retry(ctx: &mut Context<'_>) -> bool {
-    let Some(wanted) = ctx.input.world.plan.retry.clone() else {
-        return false;
-    };
-    let asked = |r: &crate::api::RefusedContent| r.revision == wanted;
-    let Some(refused) = ctx.status.refused.iter().find(|r| asked(r)).cloned() else {
-        let taken = ctx
-            .status
-            .decisions
-            .iter()
-            .any(|d| d.reason == Reason::RetryRequested && d.message.contains(&wanted));
-        if !taken {
-            let text = format!("belay.dev/retry names {wanted}, which is not refused");
-            ctx.tell(true, Reason::RetryIgnored, &text);
-        }
-        ctx.act(Action::DropRetry { value: wanted });
-        return false;
-    };
-    // What was refused of followed workloads is no longer live: it is put back,
-    // and the change is then seen and guarded like any other.
-    let revision = ctx.revision(Some(&wanted));
-    let writes: Vec<TemplateWrite> = ctx
-        .components()
-        .filter(|view| refused.live.iter().any(|r| r.component == view.scope.name))
-        .filter_map(|view| {
-            let workload = view.observed.workload.as_ref()?;
-            let frozen = revision?.data.of(&view.scope.target)?;
-            Some(write(view, workload, frozen.template.clone()))
-        })
-        .collect();
-    for write in writes {
-        ctx.act(Action::Replace { write });
-    }
-    ctx.status.refused.retain(|r| !asked(r));
-    for component in &mut ctx.status.components {
-        component.live_digest = None;
-    }
-    ctx.tell(
-        false,
-        Reason::RetryRequested,
-        &format!("{wanted} is tried again as asked"),
-    );
-    true
 }
 
 /// What came of holding the plan's fields against other writers.

@@ -49,6 +49,10 @@ pub struct PlanFacts {
     pub release_generation: Option<i64>,
     /// Who asked for its content, if the webhook said so.
     pub requested_by: Option<String>,
+    /// The revision whose release, or rollback, a person wants ended.
+    pub abort: Option<String>,
+    /// The earlier revision that a person wants back.
+    pub undo: Option<String>,
     /// The refused revision that a person wants tried again.
     pub retry: Option<String>,
     /// Whether it is being deleted.
@@ -193,8 +197,10 @@ pub enum Action {
     EnsureFinalizer,
     /// Removes the finalizer from the plan.
     RemoveFinalizer,
-    /// Removes the annotation `belay.dev/retry` if it still has this value.
-    DropRetry {
+    /// Removes an annotation of the plan if it still has this value.
+    DropAnnotation {
+        /// Its name.
+        name: String,
         /// The value that was dealt with.
         value: String,
     },

@@ -9,15 +9,16 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    Plan, Target, Violations,
+    Plan, Target, Violations, abortable,
     check_components::effective_name,
     check_strategy::strategy_kinds,
     decode::{decode, quoted},
     faults::Faults,
+    retryable, undoable,
 };
 use crate::api::{
-    DeletionPolicy, FINALIZER, RETRY, ReleasePlanSpec, ReleasePlanStatus, ReleaseProgress, Stage,
-    StoredPlan,
+    ABORT, DeletionPolicy, FINALIZER, RETRY, ReleasePlanSpec, ReleasePlanStatus, ReleaseProgress,
+    Stage, StoredPlan, UNDO,
 };
 
 /// Judges a plan that is to be created.
@@ -26,11 +27,15 @@ use crate::api::{
 /// All faults, in the order of the fields.
 pub fn check_create(new: &StoredPlan) -> Result<(), Violations> {
     let mut faults = Faults::default();
-    if new.annotation(RETRY).is_some() {
-        faults.forbidden(
-            retry_path(),
-            "a new plan has no refused content to try again; leave the annotation out",
-        );
+    for (name, what) in [
+        (ABORT, "has no release to abort"),
+        (RETRY, "has no refused content to try again"),
+        (UNDO, "has no earlier revision to go to"),
+    ] {
+        if new.annotation(name).is_some() {
+            let text = format!("a new plan {what}; leave the annotation out");
+            faults.forbidden(annotation(name), text);
+        }
     }
     check_spec(&new.spec, &mut faults);
     faults.finish()
@@ -55,7 +60,7 @@ pub fn check_change(
         .status
         .as_ref()
         .and_then(|status| Some((status, status.release.as_ref()?)));
-    check_retry(old, new, &mut faults);
+    check_commands(old, new, &mut faults);
     if let Some((_, release)) = in_flight.filter(|_| !privileged) {
         check_finalizer(old, new, release, &mut faults);
     }
@@ -78,40 +83,69 @@ fn check_spec(spec: &Value, faults: &mut Faults) {
     }
 }
 
-fn retry_path() -> String {
-    format!("metadata.annotations[{RETRY}]")
+fn annotation(name: &str) -> String {
+    format!("metadata.annotations[{name}]")
 }
 
-fn check_retry(old: &StoredPlan, new: &StoredPlan, faults: &mut Faults) {
-    let Some(wanted) = new.annotation(RETRY) else {
-        return;
+/// Orders are bound to what they name: one that comes late, or names what
+/// nothing can be done with, is refused with what could be named.
+fn check_commands(old: &StoredPlan, new: &StoredPlan, faults: &mut Faults) {
+    let none = ReleasePlanStatus::default();
+    let status = old.status.as_ref().unwrap_or(&none);
+    let given = |name| {
+        let wanted = new.annotation(name)?;
+        (old.annotation(name) != Some(wanted)).then_some(wanted)
     };
-    if old.annotation(RETRY) == Some(wanted) {
-        return;
+    if let Some(wanted) = given(ABORT) {
+        let text = match (abortable(status), &status.release) {
+            (Some(now), _) if now == wanted => None,
+            (Some(now), _) => Some(format!(
+                "is not the revision that is being released, which is {now}"
+            )),
+            (None, Some(release)) => Some(format!(
+                "cannot be aborted: {}, and nothing of it has a name that could be aborted",
+                in_progress(release)
+            )),
+            (None, None) => Some("cannot be aborted: no release is in progress".to_owned()),
+        };
+        if let Some(text) = text {
+            faults.invalid(annotation(ABORT), format!("{} {text}", quoted(wanted)));
+        }
     }
-    let refused: Vec<&str> = old
-        .status
-        .iter()
-        .flat_map(|status| &status.refused)
-        .map(|refused| refused.revision.as_str())
-        .collect();
-    if refused.is_empty() {
-        faults.invalid(
-            retry_path(),
-            format!(
-                "{} cannot be tried again: this plan has no refused revision",
-                quoted(wanted)
-            ),
-        );
-    } else if !refused.contains(&wanted) {
-        faults.invalid(
-            retry_path(),
-            format!(
-                "{} is not a refused revision of this plan (refused: {})",
-                quoted(wanted),
-                refused.join(", ")
-            ),
-        );
+    if let Some(wanted) = given(RETRY) {
+        let known = retryable(status);
+        let text = if known.is_empty() {
+            Some("cannot be tried again: this plan has no refused revision".to_owned())
+        } else if known.contains(&wanted) {
+            None
+        } else {
+            Some(format!(
+                "is not a refused revision of this plan (refused: {})",
+                known.join(", ")
+            ))
+        };
+        if let Some(text) = text {
+            faults.invalid(annotation(RETRY), format!("{} {text}", quoted(wanted)));
+        }
+    }
+    if let Some(wanted) = given(UNDO) {
+        let known = undoable(status);
+        let is_stable = status.stable_revision.as_deref() == Some(wanted);
+        let text = if is_stable && status.release.is_none() {
+            Some("is the stable revision already".to_owned())
+        } else if is_stable || known.contains(&wanted) {
+            None
+        } else if known.is_empty() {
+            Some("cannot be brought back: this plan keeps no earlier revision".to_owned())
+        } else {
+            Some(format!(
+                "is not a revision that this plan keeps (kept: {})",
+                known.join(", ")
+            ))
+        };
+        if let Some(text) = text {
+            faults.invalid(annotation(UNDO), format!("{} {text}", quoted(wanted)));
+        }
     }
 }
 
@@ -148,6 +182,7 @@ fn in_progress(release: &ReleaseProgress) -> String {
     let number = release.number;
     match release.stage {
         Stage::Restore => format!("release {number} is going back (stage Restore)"),
+        Stage::Stopped => format!("release {number} is stopped (stage Stopped)"),
         stage @ (Stage::Settle | Stage::Promote | Stage::Bake) => {
             format!("release {number} is in progress (stage {stage:?})")
         }

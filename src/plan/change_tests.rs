@@ -277,3 +277,85 @@ fn a_retry_names_a_refused_revision() {
     });
     accepts(&done, |plan| plan["metadata"]["annotations"] = json!({}));
 }
+
+#[test]
+fn an_abort_names_what_is_being_released() {
+    let abort = |plan: &mut Value| {
+        plan["metadata"]["annotations"] = json!({"belay.dev/abort": "shop-2"});
+    };
+    rejects(
+        &valid(),
+        abort,
+        &[
+            r#"metadata.annotations[belay.dev/abort]: Invalid value: "shop-2" cannot be aborted: no release is in progress"#,
+        ],
+    );
+    for stage in ["Promote", "Bake", "Restore", "Stopped"] {
+        let mut old = in_flight(stage);
+        old["status"]["targetRevision"] = json!("shop-2");
+        accepts(&old, abort);
+        old["status"]["targetRevision"] = json!("shop-3");
+        rejects(
+            &old,
+            abort,
+            &[
+                r#"metadata.annotations[belay.dev/abort]: Invalid value: "shop-2" is not the revision that is being released, which is shop-3"#,
+            ],
+        );
+    }
+    rejects(
+        &in_flight("Settle"),
+        abort,
+        &[
+            r#"metadata.annotations[belay.dev/abort]: Invalid value: "shop-2" cannot be aborted: release 4 is in progress (stage Settle), and nothing of it has a name that could be aborted"#,
+        ],
+    );
+}
+
+#[test]
+fn an_undo_names_a_revision_that_is_kept() {
+    let undo = |revision: &'static str| {
+        move |plan: &mut Value| {
+            plan["metadata"]["annotations"] = json!({"belay.dev/undo": revision});
+        }
+    };
+    rejects(
+        &valid(),
+        undo("shop-1"),
+        &[
+            r#"metadata.annotations[belay.dev/undo]: Invalid value: "shop-1" cannot be brought back: this plan keeps no earlier revision"#,
+        ],
+    );
+    let record = |from: &str, revision: &str, result: &str| {
+        json!({
+            "number": 1, "kind": "Content", "revision": revision, "from": from, "result": result,
+            "startedAt": "2026-01-01T00:00:00Z", "endedAt": "2026-01-01T00:00:00Z",
+        })
+    };
+    let mut old = valid();
+    old["status"] = json!({
+        "stableRevision": "shop-1",
+        "history": [
+            record("shop-0", "shop-1", "Succeeded"),
+            record("shop-1", "shop-2", "RolledBack"),
+        ],
+    });
+    accepts(&old, undo("shop-0"));
+    rejects(
+        &old,
+        undo("shop-1"),
+        &[
+            r#"metadata.annotations[belay.dev/undo]: Invalid value: "shop-1" is the stable revision already"#,
+        ],
+    );
+    rejects(
+        &old,
+        undo("shop-2"),
+        &[
+            r#"metadata.annotations[belay.dev/undo]: Invalid value: "shop-2" is not a revision that this plan keeps (kept: shop-0, shop-1)"#,
+        ],
+    );
+    // In mid-release that is an abort.
+    old["status"]["release"] = in_flight("Promote")["status"]["release"].clone();
+    accepts(&old, undo("shop-1"));
+}

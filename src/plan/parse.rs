@@ -16,7 +16,6 @@ use super::{
     digest::content_digest,
     faults::Faults,
 };
-use crate::api::OnFailure;
 
 impl Plan {
     /// Makes a plan of a stored spec. Absent fields have their defaults, null
@@ -64,12 +63,6 @@ impl Plan {
             wire.revision_history_limit,
             REVISION_HISTORY_LIMIT,
         );
-        if wire.on_failure == Some(OnFailure::Freeze) {
-            faults.not_available(
-                "spec.onFailure",
-                "a failed release always goes back in this version; use Rollback",
-            );
-        }
         faults.finish()?;
         Ok(Self {
             components,
@@ -78,6 +71,7 @@ impl Plan {
             restarts,
             paused: wire.paused.unwrap_or_default(),
             deletion_policy: wire.deletion_policy.unwrap_or_default(),
+            on_failure: wire.on_failure.unwrap_or_default(),
             // Both are between 1 and 100 here.
             max_retries: max_retries.unsigned_abs(),
             history_limit: usize::try_from(history_limit).unwrap_or(1),

@@ -174,7 +174,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     ("/progressDeadline", "\"soon\"", "spec.progressDeadline"),
     ("/bakeTime", "\"9999h\"", "spec.bakeTime"),
     ("/failFast", "{\"restarts\": 0}", "spec.failFast.restarts"),
-    ("/onFailure", "\"Freeze\"", "spec.onFailure"),
+    ("/onFailure", "\"Maybe\"", "spec.onFailure"),
     ("/paused", "\"no\"", "spec.paused"),
     ("/deletionPolicy", "\"Maybe\"", "spec.deletionPolicy"),
     ("/retry", "[]", "spec.retry"),

@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use serde_json::Value;
 
-use crate::api::{DeletionPolicy, WorkloadKind, WorkloadRef};
+use crate::api::{DeletionPolicy, OnFailure, WorkloadKind, WorkloadRef};
 
 /// A workload, named in full within the plan's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +52,7 @@ pub struct Plan {
     pub(super) restarts: i32,
     pub(super) paused: bool,
     pub(super) deletion_policy: DeletionPolicy,
+    pub(super) on_failure: OnFailure,
     pub(super) max_retries: u32,
     pub(super) history_limit: usize,
     pub(super) content: String,
@@ -108,6 +109,12 @@ impl Plan {
     #[must_use]
     pub const fn deletion_policy(&self) -> DeletionPolicy {
         self.deletion_policy
+    }
+
+    /// What a failure does.
+    #[must_use]
+    pub const fn on_failure(&self) -> OnFailure {
+        self.on_failure
     }
 
     /// Consecutive errors before the plan is reported as stalled.

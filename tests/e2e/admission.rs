@@ -23,7 +23,7 @@ spec:
     configMaps: [web-config]
   progressDeadline: 10 minutes
   failFast: {restarts: 0}
-  onFailure: Freeze
+  onFailure: Abandon
   strategy: {canary: {steps: [{weight: 10}]}}
 ",
             &[],

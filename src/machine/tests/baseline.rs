@@ -158,8 +158,7 @@ fn a_decision_on_what_was_just_decided_is_the_same_and_does_nothing() {
         &sim.scope(),
         &[world.components[0].workload.clone()],
         &sim.status,
-        None,
-        false,
+        &sim.facts,
     );
     assert_eq!(
         (needs.dry_run, needs.pods, needs.revisions),

@@ -26,6 +26,8 @@ pub(super) struct Deployment {
     pub(super) updated_by_us: bool,
     /// No pod of it gets or stays available, whatever its image.
     pub(super) broken: bool,
+    /// Its pods run, whatever its image.
+    repaired: bool,
     /// Digest of the live template.
     live: String,
     observed: bool,
@@ -69,6 +71,7 @@ impl Deployment {
             ours: FieldSet::default(),
             updated_by_us: false,
             broken: false,
+            repaired: false,
             live: String::new(),
             observed: false,
             sets: BTreeMap::new(),
@@ -188,7 +191,9 @@ impl Deployment {
             current.pods = current.pods.min(wanted);
         }
         let dead = image.contains("-dies") && current.age > 6;
-        if image.contains("-crash") || dead {
+        if self.repaired {
+            current.available = was.pods.min(current.pods);
+        } else if image.contains("-crash") || dead {
             current.restarts = (current.restarts + 1).min(10);
             current.available = 0;
         } else if self.broken
@@ -237,6 +242,11 @@ impl Deployment {
             set.restarts = times;
         }
         self.version += 1;
+    }
+
+    /// What kept the pods from running is gone; their restarts are still told.
+    pub(super) fn repair(&mut self) {
+        self.repaired = true;
     }
 
     /// One pod of the live template is available for a moment.

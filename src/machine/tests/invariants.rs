@@ -146,10 +146,9 @@ fn writes_follow_a_record(sim: &Sim, decision: &Decision) {
         return;
     };
     for write in writes(decision) {
-        assert_ne!(
-            release.stage,
-            Stage::Settle,
-            "a write before all is prepared"
+        assert!(
+            !matches!(release.stage, Stage::Settle | Stage::Stopped),
+            "a write before all is prepared, or after a stop"
         );
         if release.stage == Stage::Restore {
             assert!(
@@ -187,7 +186,7 @@ fn refused_content_is_not_released(sim: &Sim, decision: &Decision) {
     let Some(release) = status
         .release
         .as_ref()
-        .filter(|r| r.stage != Stage::Restore)
+        .filter(|r| !matches!(r.stage, Stage::Restore | Stage::Stopped))
     else {
         return;
     };

@@ -6,8 +6,10 @@ mod invariants;
 mod sim;
 
 mod baseline;
+mod commands;
 mod deletion;
 mod failure;
+mod frozen;
 mod midrelease;
 mod ownership;
 mod properties;

@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{cluster::Deployment, sim::*};
-use crate::api::{ConditionType, Phase};
+use crate::{
+    api::{ConditionType, Phase},
+    plan::{abortable, retryable, undoable},
+};
 
 const IMAGES: [&str; 9] = [
     "1",
@@ -34,6 +37,11 @@ enum Event {
     Pause(bool),
     Valid(bool),
     Retry,
+    /// Somebody wants what is being released, or rolled back, ended.
+    Abort,
+    /// Somebody wants one of the kept revisions back.
+    Undo(prop::sample::Index),
+    Freeze(bool),
     /// The process dies before one of its next writes.
     Crash(usize),
     /// The next pass reads the Deployments of this moment, whenever it comes.
@@ -57,6 +65,9 @@ fn event() -> impl Strategy<Value = Event> {
         1 => any::<bool>().prop_map(Event::Pause),
         1 => any::<bool>().prop_map(Event::Valid),
         1 => Just(Event::Retry),
+        2 => Just(Event::Abort),
+        1 => any::<prop::sample::Index>().prop_map(Event::Undo),
+        1 => any::<bool>().prop_map(Event::Freeze),
         3 => (0..6_usize).prop_map(Event::Crash),
         1 => Just(Event::Stale),
         1 => (name.clone(), any::<bool>()).prop_map(|(n, b)| Event::Break(n, b)),
@@ -106,9 +117,22 @@ fn happen(sim: &mut Sim, event: &Event) {
             spec["progressDeadline"] = json!(if *valid { "30s" } else { "nonsense" });
         }),
         Event::Retry => {
-            sim.facts.retry = sim.status.refused.last().map(|r| r.revision.clone());
+            sim.facts.retry = retryable(&sim.status).last().map(|r| (*r).to_owned());
             sim.dirty = true;
         }
+        Event::Abort => {
+            sim.facts.abort = abortable(&sim.status).map(str::to_owned);
+            sim.dirty = true;
+        }
+        Event::Undo(index) => {
+            let kept = undoable(&sim.status);
+            let wanted = (!kept.is_empty()).then(|| (*index.get(&kept)).to_owned());
+            sim.facts.undo = wanted;
+            sim.dirty = true;
+        }
+        Event::Freeze(freeze) => sim.edit(|spec| {
+            spec["onFailure"] = json!(if *freeze { "Freeze" } else { "Rollback" });
+        }),
         Event::Crash(after) => sim.crash_at = Some(sim.writes + after),
         Event::Stale => sim.stale = Some(sim.deployments.clone()),
         Event::Break(n, broken) => on(sim, *n, |d| d.broken = *broken),
@@ -179,7 +203,7 @@ proptest! {
         // Where the stable templates themselves no longer work, a rollback ends
         // stalled, and waits for new content.
         prop_assert!(
-            matches!(sim.phase(), Phase::Stable | Phase::Failed) || sim.reason() == "RollbackStalled",
+            matches!(sim.phase(), Phase::Stable | Phase::Failed | Phase::Frozen) || sim.reason() == "RollbackStalled",
             "no end: {:#?}", sim.status
         );
         // A component that joined while it was broken is waited for.

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::cluster::{Deployment, fields_of};
 use crate::{
     api::{
-        ConditionType, DeletionPolicy, Phase, Reason, ReleasePlanStatus, ReleaseRecord,
-        ReleaseResult,
+        ABORT, ConditionType, DeletionPolicy, Phase, RETRY, Reason, ReleasePlanStatus,
+        ReleaseRecord, ReleaseResult, UNDO,
     },
     fields::{carry, get, graft},
     machine::{
@@ -199,8 +199,7 @@ impl Sim {
                 .collect()
         };
         let facts = self.facts.clone();
-        let retry = facts.retry.as_deref();
-        let needs = needs(&scope, &read(false), &self.status, retry, facts.deleting);
+        let needs = needs(&scope, &read(false), &self.status, &facts);
         let revisions: BTreeMap<String, std::sync::Arc<Revision>> = needs
             .revisions
             .iter()
@@ -305,10 +304,15 @@ impl Sim {
                     self.facts.finalizer = false;
                     self.gone = self.facts.deleting;
                 }
-                Action::DropRetry { value } => {
-                    if self.facts.retry.as_ref() == Some(value) {
-                        self.facts.retry = None;
-                    }
+                Action::DropAnnotation { name, value } => {
+                    let facts = &mut self.facts;
+                    let annotation = match name.as_str() {
+                        ABORT => &mut facts.abort,
+                        UNDO => &mut facts.undo,
+                        RETRY => &mut facts.retry,
+                        _ => panic!("{name} is not Belay's to remove"),
+                    };
+                    annotation.take_if(|now| now == value);
                 }
                 Action::CreateRevision { revision, .. } => {
                     self.revisions

@@ -1,0 +1,255 @@
+//! A release that stopped where it is: frozen by its failure, or left by a
+//! person in the middle of a rollback. Nothing is written or judged until a
+//! person, or newer content, decides.
+
+use std::time::Duration;
+
+use super::{
+    context::{Context, current_name},
+    report, restore,
+    rollout::{record, reset},
+};
+use crate::{
+    api::{
+        Cause, ComponentState, Failure, OnFailure, Phase, Reason, ReleaseKind, ReleaseProgress,
+        ReleaseResult, Stage,
+    },
+    fields::canon,
+    plan::Plan,
+};
+
+/// Longest part of a failure's message that stands before the ways out.
+const FAILURE: usize = 400;
+
+/// Deals with a failure as the plan wants it.
+pub(super) fn failed(ctx: &mut Context<'_>, failure: Failure) {
+    let freeze = ctx
+        .input
+        .plan
+        .is_ok_and(|plan| plan.on_failure() == OnFailure::Freeze);
+    if !freeze || ctx.status.stable_revision.is_none() {
+        return restore::begin(ctx, failure);
+    }
+    stop(ctx, Phase::Frozen);
+    if let Some(release) = ctx.status.release.as_mut() {
+        release.failure = Some(failure);
+    }
+    let name = current_name(ctx);
+    report::judged(ctx);
+    verdict(ctx);
+}
+
+/// Ends a rollback where it is.
+pub(super) fn keep(ctx: &mut Context<'_>) {
+    let failure = ctx.release().and_then(|release| release.failure.clone());
+    if failure.is_none_or(|failure| failure.cause != Cause::Reverted) {
+        restore::refuse(ctx);
+    }
+    let text = "the rollback was aborted as asked; what is live stays";
+    record(ctx, ReleaseResult::Failed, Some(text.to_owned()));
+    stop(ctx, Phase::Failed);
+    let name = current_name(ctx);
+    report::judged(ctx);
+    verdict(ctx);
+}
+
+fn stop(ctx: &mut Context<'_>, phase: Phase) {
+    let now = ctx.micros();
+    let content = ctx.input.plan.map_or_else(
+        |_| ctx.target().map(|target| target.data.spec.clone()),
+        |plan| Some(plan.content().to_owned()),
+    );
+    if let Some(release) = ctx.status.release.as_mut() {
+        release.stage = Stage::Stopped;
+        release.stage_since = now;
+        release.held_since = None;
+        release.undo = None;
+        release.content = content.unwrap_or_default();
+    }
+    for component in &mut ctx.status.components {
+        component.progress_at = None;
+        component.best_ready = None;
+    }
+    ctx.status.phase = Some(phase);
+    ctx.status.step = Some("Stopped".to_owned());
+}
+
+/// Enters a frozen release into the history; one that a person left is there
+/// already.
+pub(super) fn ended(ctx: &mut Context<'_>) {
+    if ctx.status.phase == Some(Phase::Frozen) {
+        let failure = ctx.release().and_then(|release| release.failure.clone());
+        let text = failure.map(|failure| restore::reason(&failure));
+        record(ctx, ReleaseResult::Failed, text);
+    }
+}
+
+pub(super) fn run(ctx: &mut Context<'_>) {
+    let Ok(plan) = ctx.input.plan else {
+        return verdict(ctx);
+    };
+    if plan.paused() {
+        return verdict(ctx);
+    }
+    let (edited, live, back) = news(ctx, plan);
+    if edited && ctx.stable().is_some_and(|s| s.data.spec == plan.content()) || back {
+        renumber(ctx);
+        return restore::revert(ctx);
+    }
+    if (edited && !ctx.spec_refused(plan)) || live {
+        return supersede(ctx);
+    }
+    verdict(ctx);
+}
+
+/// Whether the plan's content was edited since the stop, whether somebody gave
+/// a followed workload a template that is new, and whether all those that were
+/// moved have their stable ones again.
+fn news(ctx: &Context<'_>, plan: &Plan) -> (bool, bool, bool) {
+    let stopped = ctx.release().map(|release| release.content.clone());
+    let edited = stopped.as_deref() != Some(plan.content()) && !ctx.set_changed(plan);
+    let applied = ctx.release().map(|r| r.applied.clone()).unwrap_or_default();
+    let mut live = false;
+    let mut moved = false;
+    let mut away = false;
+    for view in ctx.components() {
+        let Some(workload) = &view.observed.workload else {
+            continue;
+        };
+        let stable = ctx.stable().and_then(|s| s.data.of(&view.scope.target));
+        let was = |name: &String| {
+            ctx.revision(Some(name))
+                .and_then(|r| r.data.of(&view.scope.target))
+        };
+        let is_live = |f: &crate::revision::Frozen| canon::equal(&f.template, &workload.template);
+        if !ctx.touched(&view.scope.target).is_empty() {
+            away |= true;
+            continue;
+        }
+        let known: Vec<_> = applied.iter().filter_map(was).collect();
+        let at_stable = stable.is_some_and(is_live);
+        live |= !at_stable && known.len() == applied.len() && !known.iter().any(|f| is_live(f));
+        moved |= known
+            .iter()
+            .any(|f| stable.is_some_and(|s| !canon::equal(&s.template, &f.template)));
+        away |= !at_stable;
+    }
+    (edited, live, moved && !away)
+}
+
+/// The next way of a release that is in the history already is another one.
+fn renumber(ctx: &mut Context<'_>) {
+    let entered = ctx.status.history.last().map(|record| record.number);
+    if let Some(release) = ctx.status.release.as_mut()
+        && entered >= Some(release.number)
+    {
+        release.number = entered.unwrap_or_default() + 1;
+    }
+}
+
+fn supersede(ctx: &mut Context<'_>) {
+    ended(ctx);
+    renumber(ctx);
+    let now = ctx.micros();
+    let requested_by = ctx.input.world.plan.requested_by.clone();
+    if let Some(release) = ctx.status.release.as_mut() {
+        release.kind = ReleaseKind::Content;
+        release.stage = Stage::Settle;
+        release.started_at = now.clone();
+        release.stage_since = now;
+        release.failure = None;
+        release.retried = false;
+        release.requested_by = requested_by;
+    }
+    ctx.status.target_revision = None;
+    ctx.status.phase = Some(Phase::RollingOut);
+    ctx.status.step = Some("Settle".to_owned());
+    ctx.wake_in(Duration::from_secs(1));
+    let text = "newer content takes the place of the stopped release";
+    ctx.tell(false, Reason::Superseded, text);
+    report::progressing(ctx, Reason::Settling, text);
+}
+
+/// Goes back after all.
+pub(super) fn back(ctx: &mut Context<'_>) {
+    renumber(ctx);
+    let failure = ctx.release().and_then(|release| release.failure.clone());
+    let failure = failure.unwrap_or_else(|| Failure {
+        component: None,
+        cause: Cause::Aborted,
+        message: "the release was aborted as asked".to_owned(),
+        at: ctx.micros(),
+    });
+    restore::begin(ctx, failure);
+}
+
+/// Goes on with the same target.
+pub(super) fn again(ctx: &mut Context<'_>) {
+    renumber(ctx);
+    let name = current_name(ctx);
+    ctx.status.refused.retain(|r| r.revision != name);
+    let stage = if ctx.status.target_revision.is_some() {
+        Stage::Promote
+    } else {
+        Stage::Settle
+    };
+    let now = ctx.micros();
+    if let Some(release) = ctx.status.release.as_mut() {
+        release.stage = stage;
+        release.started_at = now.clone();
+        release.stage_since = now;
+        release.failure = None;
+        release.retried = true;
+    }
+    tried(ctx, &name);
+}
+
+/// Tries a first release again that has nothing to return to.
+pub(super) fn first_again(ctx: &mut Context<'_>, name: &str) {
+    let number = ctx.status.history.last().map_or(0, |record| record.number) + 1;
+    ctx.status.release = Some(ReleaseProgress {
+        number,
+        kind: ReleaseKind::First,
+        stage: Stage::Promote,
+        content: String::new(),
+        started_at: ctx.micros(),
+        stage_since: ctx.micros(),
+        requested_by: None,
+        applied: vec![name.to_owned()],
+        held_since: None,
+        failure: None,
+        undo: None,
+        retried: true,
+    });
+    ctx.status.target_revision = Some(name.to_owned());
+    ctx.status.refused.retain(|r| r.revision != name);
+    tried(ctx, name);
+}
+
+fn tried(ctx: &mut Context<'_>, name: &str) {
+    ctx.status.phase = Some(Phase::RollingOut);
+    ctx.status.step = Some("Promote".to_owned());
+    reset(ctx, ComponentState::Waiting);
+    let text = format!("{name} is tried again as asked, judged by its deadline only");
+    ctx.tell(false, Reason::RetryRequested, &text);
+    report::progressing(ctx, Reason::RetryRequested, &text);
+}
+
+fn verdict(ctx: &mut Context<'_>) {
+    let name = current_name(ctx);
+    let failure = ctx.release().and_then(|release| release.failure.clone());
+    let why = failure.map_or_else(String::new, |failure| restore::reason(&failure));
+    let why: String = why.chars().take(FAILURE).collect();
+    let plan = &ctx.input.world.plan.name;
+    let stable = ctx.status.stable_revision.as_deref().unwrap_or_default();
+    if ctx.status.phase == Some(Phase::Failed) {
+        let text = format!(
+            "the rollback was aborted as asked, and what is live stays ({why}). Change the content; or go back after all: kubectl annotate relplan {plan} belay.dev/undo={stable}; or try again: belay.dev/retry={name}"
+        );
+        return report::stalled(ctx, Reason::RollbackAborted, &text);
+    }
+    let text = format!(
+        "{why}. The release of {name} stops here and nothing is written. Change the content; or go back to {stable}: kubectl annotate relplan {plan} belay.dev/abort={name}; or try again: belay.dev/retry={name}"
+    );
+    report::stalled(ctx, Reason::Frozen, &text);
+}

@@ -1,0 +1,72 @@
+//! What the annotations by which people give orders may name.
+//!
+//! Each is bound to a revision, so that an order that comes late does nothing.
+//! Admission and the state machine ask the same questions here; what an order
+//! does is decided by [`crate::machine`].
+
+use crate::api::{Phase, ReleasePlanStatus, ReleaseResult, Stage};
+
+/// The revision that `belay.dev/abort` can name: what is being released, or
+/// what a rollback leaves. None while nothing is, or has no name yet.
+#[must_use]
+pub fn abortable(status: &ReleasePlanStatus) -> Option<&str> {
+    let release = status.release.as_ref()?;
+    let gave_up = release.stage == Stage::Stopped && status.phase == Some(Phase::Failed);
+    (!gave_up).then(|| current(status)).flatten()
+}
+
+/// The revision that a release in progress is about.
+#[must_use]
+pub fn current(status: &ReleasePlanStatus) -> Option<&str> {
+    let release = status.release.as_ref()?;
+    let target = status.target_revision.as_deref();
+    if release.stage == Stage::Settle {
+        return target;
+    }
+    target.or_else(|| release.applied.last().map(String::as_str))
+}
+
+/// The revisions that `belay.dev/undo` can name, oldest first: those that were
+/// released or stable once and are still kept.
+#[must_use]
+pub fn undoable(status: &ReleasePlanStatus) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for record in &status.history {
+        let released = record
+            .revision
+            .as_deref()
+            .filter(|_| record.result == ReleaseResult::Succeeded);
+        for name in record.from.as_deref().into_iter().chain(released) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+/// The revisions that `belay.dev/retry` can name: refused ones, and the one
+/// that a release stopped or failed on.
+#[must_use]
+pub fn retryable(status: &ReleasePlanStatus) -> Vec<&str> {
+    let stopped = current(status).filter(|_| {
+        let stage = status.release.as_ref().map(|release| release.stage);
+        stage == Some(Stage::Stopped)
+    });
+    let refused = status.refused.iter().map(|r| r.revision.as_str());
+    let mut names: Vec<&str> = refused.collect();
+    for name in stopped.into_iter().chain(failed(status)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The revision that a first release failed on, with nothing to return to.
+#[must_use]
+pub fn failed(status: &ReleasePlanStatus) -> Option<&str> {
+    let over = status.phase == Some(Phase::Failed) && status.release.is_none();
+    let last = status.history.last().filter(|_| over)?;
+    last.revision.as_deref()
+}
