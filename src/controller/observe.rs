@@ -261,7 +261,6 @@ fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError>
                 .pointer("/spec/paused")
                 .and_then(Value::as_bool)
                 .unwrap_or_default(),
-            replica_failure: replica_failure(data),
             template: snapshot.template.clone(),
             owned: snapshot.owned.clone(),
             marked: entries.iter().any(is_ours),
@@ -283,19 +282,6 @@ fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError>
 pub(super) fn is_ours(entry: &ManagedFieldsEntry) -> bool {
     entry.manager.as_deref() == Some(FIELD_MANAGER)
         && entry.subresource.as_deref().unwrap_or_default().is_empty()
-}
-
-fn replica_failure(data: &Value) -> Option<String> {
-    let conditions = data.pointer("/status/conditions")?.as_array()?;
-    let condition = conditions
-        .iter()
-        .find(|c| c["type"] == "ReplicaFailure" && c["status"] == "True")?;
-    Some(
-        condition["message"]
-            .as_str()
-            .unwrap_or("no message")
-            .to_owned(),
-    )
 }
 
 /// Other managers of fields in the pod template, newest first.

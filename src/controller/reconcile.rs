@@ -15,7 +15,7 @@ use kube::{
 use super::{Context, ReconcileError, apply, events, heal, observe, record};
 use crate::{
     api::{ConditionType, Phase, Reason, ReleasePlanStatus, StoredPlan, merge_conditions},
-    machine::{self, Decision, Input, World},
+    machine::{self, Decision, EventNote, Input, World},
     plan::{Plan, Violations},
 };
 
@@ -62,7 +62,7 @@ pub(super) async fn reconcile(
             let wait = ctx.backoffs.failed(&uid, Instant::now(), most);
             tracing::warn!(%error, failures = wait.failures, delay = ?wait.delay, "a pass failed");
             if wait.failures >= most {
-                report(&ctx, &plan, &error, wait.failures).await;
+                report(&ctx, &plan, &error, most).await;
             }
             Ok(Action::requeue(wait.delay))
         }
@@ -199,7 +199,7 @@ const fn phase_name(phase: Phase) -> &'static str {
 
 /// Says in the status that the operator keeps failing on a plan. Best effort:
 /// the API server may be what fails.
-async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, failures: u32) {
+async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, most: u32) {
     let api =
         Api::<StoredPlan>::namespaced(ctx.client.clone(), &cached.namespace().unwrap_or_default());
     let write = async {
@@ -212,11 +212,12 @@ async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, fail
             return Ok(None);
         }
         let mut status = plan.status.clone().unwrap_or_default();
-        let text = format!("{error}; tried {failures} times or more, and tried again every minute");
+        let text =
+            format!("{error}; it failed {most} times in a row and is tried again every minute");
         let known = status
             .conditions
             .iter()
-            .any(|c| c.reason == Reason::ReconcileError.as_str());
+            .any(|c| c.reason == Reason::ReconcileError.as_str() && c.message == text);
         if known {
             return Ok(None);
         }
@@ -233,7 +234,12 @@ async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, fail
                 Reason::ReconcileError,
                 String::new(),
             ),
-            (ConditionType::Stalled, true, Reason::ReconcileError, text),
+            (
+                ConditionType::Stalled,
+                true,
+                Reason::ReconcileError,
+                text.clone(),
+            ),
         ];
         merge_conditions(
             &mut status.conditions,
@@ -241,7 +247,14 @@ async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, fail
             plan.metadata.generation,
             ctx.clock.now(),
         );
-        record::record(ctx, &plan, &status).await
+        let recorded = record::record(ctx, &plan, &status).await;
+        let event = EventNote {
+            warning: true,
+            reason: Reason::ReconcileError,
+            note: text,
+        };
+        events::tell(ctx, &plan, &[event]).await;
+        recorded
     };
     match tokio::time::timeout(Duration::from_secs(5), write).await {
         Ok(Ok(_)) => {}

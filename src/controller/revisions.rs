@@ -54,8 +54,12 @@ pub(super) async fn load(
 ) -> Result<Vec<Arc<Revision>>, ReconcileError> {
     let api = Api::<ControllerRevision>::namespaced(ctx.client.clone(), namespace);
     let reads = names.iter().map(async |name| {
+        // A status that somebody wrote by hand must not lead elsewhere.
+        if !is_name(name) {
+            return Ok::<_, ReconcileError>(None);
+        }
         if let Some(kept) = ctx.revisions.get(plan_uid, name) {
-            return Ok::<_, ReconcileError>(Some(kept));
+            return Ok(Some(kept));
         }
         let doing = format!("read controllerrevision {namespace}/{name}");
         let read = api
@@ -78,4 +82,13 @@ pub(super) async fn load(
     }
     ctx.revisions.keep(plan_uid, &revisions);
     Ok(revisions)
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    (1..=253).contains(&name.len())
+        && name.starts_with(plain)
+        && name.ends_with(plain)
+        && name.chars().all(|c| plain(c) || c == '-' || c == '.')
+        && !name.contains("..")
 }

@@ -13,6 +13,7 @@ mod deletion;
 mod desired;
 mod judge;
 mod needs;
+mod records;
 mod report;
 mod restore;
 mod rollout;

@@ -6,8 +6,10 @@ use std::time::Duration;
 use super::{
     Action, Workload, adopt, commands,
     context::{Context, View, cut, is_at, is_complete},
-    judge, report,
-    rollout::{narrow, prune, record, reset},
+    judge,
+    records::{prune, record},
+    report,
+    rollout::{narrow, reset},
     stable::{self, may_write},
     stopped,
 };
@@ -16,8 +18,8 @@ use crate::{
         Cause, ComponentState, Failure, Phase, Reason, RefusedContent, RefusedTemplate,
         ReleaseKind, ReleaseResult, Stage,
     },
-    fields::{FieldSet, canon, project, put_back},
-    plan::Target,
+    fields::{FieldSet, canon, get, project, put_back},
+    plan::{Target, missing_containers},
     revision::{Frozen, Revision},
 };
 
@@ -166,6 +168,16 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         }
         if !is_at(workload, frozen, &touched) {
             waiting.push(format!("{} to go back", scope.target));
+            let own = project(&frozen.template, &touched);
+            if let Some(gone) = missing_containers(&own, &workload.template)
+                .into_iter()
+                .next()
+            {
+                // Writing it would add the container instead of changing it.
+                let text = format!("{} has {gone}, so its fields cannot go back", scope.target);
+                refused.get_or_insert(text);
+                continue;
+            }
             if let Some(text) = &workload.refusal {
                 // It must not hold the others.
                 refused.get_or_insert(format!(
@@ -390,8 +402,14 @@ fn back(
     ctx.act(if touched.is_empty() {
         let write = stable::write(view, workload, frozen.template.clone());
         Action::Replace { write }
-    } else if touched.leaves_order() {
-        // One write does it, ownership included.
+    } else if touched.leaves_order()
+        && touched
+            .leaves()
+            .iter()
+            .all(|p| get(&frozen.template, p).is_some())
+    {
+        // One write does it, ownership included. What is to be taken out may
+        // have got another owner meanwhile, and would stay.
         let write = stable::write(view, workload, project(&frozen.template, touched));
         Action::Apply { write }
     } else {

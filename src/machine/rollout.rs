@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use super::{
     Action, Workload, adopt, commands,
-    context::{Context, View, cut, is_at, is_complete},
-    judge, report, restore,
+    context::{Context, View, is_at, is_complete},
+    judge,
+    records::{prune, record},
+    report, restore,
     stable::{self, may_write, numbers},
     stopped,
     types::TemplateWrite,
 };
 use crate::{
     api::{
-        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseKind, ReleasePlanStatus,
-        ReleaseRecord, ReleaseResult, Stage,
+        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseKind, ReleaseResult, Stage,
     },
     fields::{canon, project, put_back},
     plan::{Plan, Target, missing_containers},
@@ -55,10 +56,6 @@ impl Default for Limits {
         }
     }
 }
-
-/// Release records that are kept whatever the plan says: the largest limit that
-/// it may set.
-const HISTORY: usize = 100;
 
 /// What one pass over the components found.
 #[derive(Default)]
@@ -503,69 +500,6 @@ pub(super) fn narrow(view: View<'_>, workload: &Workload, frozen: &Frozen) -> Op
     let fields = &frozen.fields;
     let wrong = stable::strays(workload, fields) || !fields.is_subset(&workload.owned);
     wrong.then(|| stable::own(view, workload, fields.clone()))
-}
-
-/// Enters the release in progress into the history.
-pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Option<String>) {
-    let ended = ctx.time();
-    let Some(release) = ctx.release() else { return };
-    let record = ReleaseRecord {
-        number: release.number,
-        kind: release.kind,
-        revision: ctx.status.target_revision.clone(),
-        requested_by: release.requested_by.clone(),
-        from: ctx.status.stable_revision.clone(),
-        started_at: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(release.started_at.0),
-        ended_at: ended,
-        result,
-        message: message.map(|message| cut(&message)),
-    };
-    ctx.status.history.push(record);
-    // Bounded here too, for a plan that never comes to an end that prunes.
-    let surplus = ctx.status.history.len().saturating_sub(HISTORY);
-    ctx.status.history.drain(..surplus);
-}
-
-/// Bounds the history, and with it the revisions that are kept.
-pub(super) fn prune(ctx: &mut Context<'_>, limit: usize) {
-    let surplus = ctx.status.history.len().saturating_sub(limit);
-    ctx.status.history.drain(..surplus);
-    let surplus = ctx.status.refused.len().saturating_sub(limit);
-    ctx.status.refused.drain(..surplus);
-    let mut keep: Vec<String> = ctx
-        .status
-        .history
-        .iter()
-        .flat_map(|record| [record.revision.clone(), record.from.clone()])
-        .flatten()
-        .chain(
-            ctx.status
-                .refused
-                .iter()
-                .map(|refused| refused.revision.clone()),
-        )
-        // The status that no longer needs them is not stored yet: until then
-        // they may still be what a rollback returns to.
-        .chain(needed(&ctx.status))
-        .chain(needed(ctx.input.status))
-        .collect();
-    keep.sort();
-    keep.dedup();
-    ctx.act(Action::PruneRevisions { keep });
-}
-
-/// Revisions that a release or a rollback needs.
-fn needed(status: &ReleasePlanStatus) -> impl Iterator<Item = String> {
-    let applied = status
-        .release
-        .iter()
-        .flat_map(|release| release.applied.clone());
-    status
-        .stable_revision
-        .clone()
-        .into_iter()
-        .chain(status.target_revision.clone())
-        .chain(applied)
 }
 
 /// The record of what is being released is gone.

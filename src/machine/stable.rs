@@ -221,15 +221,12 @@ fn correction(
     refused: bool,
 ) -> Option<(Action, bool)> {
     if view.scope.template.is_none() {
-        if workload.marked && change == Change::None {
-            return Some((own(view, workload, FieldSet::default()), false));
-        }
-        return (change != Change::None
-            && ctx.live_refused(&view.scope.name, &canon::digest(&wanted.template)))
-        .then(|| {
+        if ctx.live_refused(&view.scope.name, &canon::digest(&workload.template)) {
             let write = write(view, workload, stable.template.clone());
-            (Action::Replace { write }, true)
-        });
+            return Some((Action::Replace { write }, true));
+        }
+        return (workload.marked && change == Change::None)
+            .then(|| (own(view, workload, FieldSet::default()), false));
     }
     if refused {
         let fields = stable.fields.union(&workload.owned);

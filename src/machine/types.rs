@@ -94,8 +94,6 @@ pub struct Workload {
     pub observed: bool,
     /// Whether its own `spec.paused` is set.
     pub paused: bool,
-    /// Message of its condition `ReplicaFailure`, if that holds.
-    pub replica_failure: Option<String>,
     /// The live pod template.
     pub template: Value,
     /// Fields of the pod template that Belay owns by apply.
@@ -147,6 +145,8 @@ pub enum DryRun {
 pub struct NewPods {
     /// How many are available.
     pub available: i32,
+    /// Why more of them cannot be created (quota, admission), if that is so.
+    pub refused: Option<String>,
     /// What is wrong with them, worst first.
     pub faults: Vec<PodFault>,
 }

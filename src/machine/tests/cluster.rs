@@ -128,8 +128,6 @@ impl Deployment {
             available: self.available(),
             observed: self.observed,
             paused: self.paused,
-            replica_failure: (self.observed && self.image().contains("-quota"))
-                .then(|| "exceeded quota".to_owned()),
             template: self.template.clone(),
             owned: self.ours.clone(),
             marked: self.marked(),
@@ -140,6 +138,8 @@ impl Deployment {
             refusal: None,
             new_pods: pods.then(|| NewPods {
                 available: current.available,
+                refused: (self.observed && self.image().contains("-quota"))
+                    .then(|| "exceeded quota".to_owned()),
                 faults: self.faults(current),
             }),
         }
