@@ -106,7 +106,6 @@ pub async fn rested(scene: &Scene, name: &str) -> ReleasePlanStatus {
 /// A pod that restarted in the past, of a component that the release does not
 /// touch, says nothing about the release.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "FAULT: restarts from before the release count"]
 async fn old_restarts_of_an_untouched_component_do_not_fail_a_release() {
     let scene = Scene::new("break-restarts").await;
     scene.deployment("cart", "shop/cart:1", 1).await;
@@ -157,7 +156,6 @@ async fn old_restarts_of_an_untouched_component_do_not_fail_a_release() {
 /// A ReplicaFailure that the old ReplicaSet left behind says nothing about the
 /// new template.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "FAULT: a ReplicaFailure of the old ReplicaSet fails the release"]
 async fn a_replica_failure_from_before_the_release_does_not_fail_it() {
     let scene = Scene::new("break-stale-rf").await;
     scene.deployment("cart", "shop/cart:1", 2).await;
@@ -382,7 +380,6 @@ async fn a_component_with_an_empty_template_goes_back_too() {
 
 /// What does not fit into a revision is said so, also for what is only followed.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "FAULT: the size is not checked when the baseline is taken"]
 async fn followed_templates_over_the_limit_are_told() {
     let scene = Scene::new("break-huge").await;
     for name in ["cart", "web"] {
@@ -408,7 +405,6 @@ async fn followed_templates_over_the_limit_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "FAULT: events of a name with a dash at the cut are invalid"]
 async fn names_of_any_length_work() {
     let scene = Scene::new("break-names").await;
     let workload = format!("{}.{}", "d".repeat(100), "e".repeat(130));
@@ -485,7 +481,6 @@ async fn dots_generated_names_and_other_appliers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "FAULT: writes to deleted objects count as contention"]
 async fn a_workload_that_is_replaced_by_force_again_and_again_is_taken_again() {
     let scene = Scene::new("break-replace").await;
     scene.deployment("cart", "shop/cart:1", 1).await;
