@@ -105,6 +105,8 @@ reasons! {
     Conflict,
     /// Another writer keeps taking back fields of the plan.
     Contended,
+    /// Another writer changed fields of the plan, and they are set again.
+    Reasserted,
     /// The stored plan is not valid.
     InvalidPlan,
     /// The plan asks for something that this version cannot do.

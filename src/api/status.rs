@@ -33,6 +33,10 @@ pub struct ReleasePlanStatus {
     /// The revision that a rollback returns to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stable_revision: Option<String>,
+    /// The last revision whose pods all ran, while the stable one has not been
+    /// seen running yet: a release that fails returns to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proven_revision: Option<String>,
     /// The revision that is being released.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_revision: Option<String>,
@@ -131,6 +135,9 @@ pub struct ComponentStatus {
     /// here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_at: Option<MicroTime>,
+    /// Whether its stable template has not run yet: it was released with no pods.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unproven: bool,
     /// When the fields of the plan were written in this stage: more than one
     /// entry means that somebody took them back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -314,6 +321,9 @@ pub struct ReleaseRecord {
     /// The revision that was stable when it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
+    /// Whether components had no pods, and have not been seen running since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unproven: bool,
     /// When it started.
     pub started_at: Time,
     /// When it ended.

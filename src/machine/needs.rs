@@ -49,6 +49,7 @@ pub fn needs(
     }
     if let Some(release) = release {
         revisions.extend(release.applied.iter().cloned());
+        revisions.extend(status.proven_revision.clone());
         revisions.extend(status.target_revision.clone());
     }
     revisions.extend(undo.cloned());

@@ -19,6 +19,7 @@ pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Opti
         kind: release.kind,
         revision: ctx.status.target_revision.clone(),
         requested_by: release.requested_by.clone(),
+        unproven: false,
         from: ctx.status.stable_revision.clone(),
         started_at: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(release.started_at.0),
         ended_at: ended,
@@ -70,6 +71,7 @@ fn needed(status: &ReleasePlanStatus) -> impl Iterator<Item = String> {
         .stable_revision
         .clone()
         .into_iter()
+        .chain(status.proven_revision.clone())
         .chain(status.target_revision.clone())
         .chain(applied)
 }

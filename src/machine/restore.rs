@@ -39,6 +39,7 @@ pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
         message: cut(&failure.message),
         ..failure
     };
+    to_proven(ctx, &failure);
     let stable = ctx.status.stable_revision.clone().unwrap_or_default();
     let from = ctx.status.target_revision.as_ref();
     let from = from.map_or_else(String::new, |name| format!(" from {name}"));
@@ -64,6 +65,36 @@ pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
     ctx.status.step = Some("Restore".to_owned());
     reset(ctx, ComponentState::Waiting);
     report::progressing(ctx, reason, &text);
+}
+
+/// A failure leads past a stable revision that has not run yet, which may be
+/// what is wrong.
+fn to_proven(ctx: &mut Context<'_>, failure: &Failure) {
+    if matches!(
+        failure.cause,
+        Cause::Reverted | Cause::Aborted | Cause::PlanDeleted
+    ) {
+        return;
+    }
+    let proven = ctx.status.proven_revision.clone();
+    // A component that joined since can only go back to what it joined with.
+    let holds_all = ctx.revision(proven.as_ref()).is_some_and(|revision| {
+        let mut components = ctx.components();
+        components.all(|view| revision.data.of(&view.scope.target).is_some())
+    });
+    if !holds_all {
+        return;
+    }
+    let unproven = std::mem::replace(&mut ctx.status.stable_revision, proven);
+    ctx.status.proven_revision = None;
+    for component in &mut ctx.status.components {
+        component.unproven = false;
+    }
+    if let (Some(release), Some(unproven)) = (ctx.status.release.as_mut(), unproven)
+        && !release.applied.contains(&unproven)
+    {
+        release.applied.insert(0, unproven);
+    }
 }
 
 /// Turns a release around whose newest content cannot be released.

@@ -481,6 +481,7 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
         ctx.act(action);
     }
     record(ctx, ReleaseResult::Succeeded, None);
+    unproven(ctx, target);
     ctx.status.stable_revision = Some(target.name.clone());
     ctx.status.target_revision = None;
     ctx.status.release = None;
@@ -493,6 +494,44 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     let text = format!("{} is released and healthy", target.name);
     ctx.tell(false, Reason::Released, &text);
     stable::rest(ctx, plan);
+}
+
+/// Marks what was released without having run. What was proven last stays the
+/// way back.
+fn unproven(ctx: &mut Context<'_>, target: &Revision) {
+    let stable = ctx.stable();
+    let unproven: Vec<(usize, bool)> = ctx
+        .components()
+        .map(|view| {
+            let frozen = target.data.of(&view.scope.target);
+            let before = stable.and_then(|stable| stable.data.of(&view.scope.target));
+            let same = frozen
+                .zip(before)
+                .is_some_and(|(frozen, before)| canon::equal(&frozen.template, &before.template));
+            let reference = view.scope.target.to_ref();
+            let mut known = ctx.status.components.iter();
+            let known = known.any(|c| c.workload == reference && c.unproven);
+            let asleep = view
+                .observed
+                .workload
+                .as_ref()
+                .is_some_and(|w| w.replicas == 0);
+            (view.index, asleep && (known || !same))
+        })
+        .collect();
+    let any = unproven.iter().any(|(_, unproven)| *unproven);
+    for (index, unproven) in unproven {
+        if let Some(component) = ctx.component(index) {
+            component.unproven = unproven;
+        }
+    }
+    if let Some(record) = ctx.status.history.last_mut() {
+        record.unproven = any;
+    }
+    let proven = ctx.status.proven_revision.take();
+    if any {
+        ctx.status.proven_revision = proven.or_else(|| ctx.status.stable_revision.clone());
+    }
 }
 
 /// Sets what Belay owns of a workload to what a revision says.

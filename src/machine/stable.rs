@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     Action, Workload, adopt,
-    context::{Context, View, is_at},
+    context::{Context, View, is_at, is_complete},
     desired::{Change, Desired, desired},
     needs::is_news,
     report, settle,
@@ -34,6 +34,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         return report::progressing(ctx, Reason::TargetsMissing, &text);
     }
     if !news {
+        prove(ctx);
         return rest(ctx, plan);
     }
     let Some(stable) = ctx.stable() else {
@@ -82,6 +83,42 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     }
     remember(ctx, None);
     rest(ctx, plan);
+}
+
+/// Takes the stable revision as proven once all of it was seen running.
+fn prove(ctx: &mut Context<'_>) {
+    let known = |c: &ComponentStatus| c.unproven;
+    if ctx.status.proven_revision.is_none() && !ctx.status.components.iter().any(known) {
+        return;
+    }
+    let running: Vec<usize> = ctx
+        .components()
+        .filter(|view| {
+            let workload = view.observed.workload.as_ref();
+            workload.is_some_and(|w| w.replicas > 0 && is_complete(w))
+        })
+        .map(|view| view.index)
+        .collect();
+    for index in running {
+        if let Some(component) = ctx.component(index) {
+            component.unproven = false;
+        }
+    }
+    if ctx.status.components.iter().any(known) {
+        return;
+    }
+    ctx.status.proven_revision = None;
+    let stable = ctx.status.stable_revision.clone();
+    for record in &mut ctx.status.history {
+        if record.revision == stable {
+            record.unproven = false;
+        }
+    }
+    let text = format!(
+        "{} was seen running, and is what a release that fails returns to",
+        stable.unwrap_or_default()
+    );
+    ctx.log(Reason::Released, &text);
 }
 
 /// The verdict on a plan of which nothing is new.
@@ -176,7 +213,7 @@ fn reassert(
     desired: &Desired,
 ) -> Reasserted {
     let refused = ctx.spec_refused(plan);
-    let mut due: Vec<(usize, Action, bool, String)> = Vec::new();
+    let mut due: Vec<(usize, Action, bool, String, String)> = Vec::new();
     for (view, (wanted, change)) in ctx
         .components()
         .zip(desired.frozen.iter().zip(&desired.changes))
@@ -190,20 +227,28 @@ fn reassert(
         if let Some((action, fight)) =
             correction(ctx, view, workload, frozen, wanted, *change, refused)
         {
-            due.push((view.index, action, fight, managers(view, workload)));
+            let text = format!(
+                "{} changed what the plan holds in {}; it is set again",
+                writer(workload),
+                view.scope.target
+            );
+            due.push((view.index, action, fight, managers(view, workload), text));
         }
     }
     let mut outcome = Reasserted {
         wrote: false,
         contended: None,
     };
-    for (index, action, fight, who) in due {
+    for (index, action, fight, who, text) in due {
         if fight && !may_write(ctx, index, REASSERTIONS) {
             outcome.contended.get_or_insert(who);
             ctx.wake_in(CONTENTION_WINDOW);
             continue;
         }
         outcome.wrote |= fight;
+        if fight {
+            ctx.tell(true, Reason::Reasserted, &text);
+        }
         ctx.act(action);
     }
     outcome
@@ -370,13 +415,17 @@ pub(super) fn may_write(ctx: &mut Context<'_>, index: usize, limit: usize) -> bo
     true
 }
 
-/// Says who fights over a workload.
-pub(super) fn managers(view: View<'_>, workload: &Workload) -> String {
-    let who = if workload.managers.is_empty() {
+fn writer(workload: &Workload) -> String {
+    if workload.managers.is_empty() {
         "another writer".to_owned()
     } else {
         format!("field manager {}", workload.managers.join(" or "))
-    };
+    }
+}
+
+/// Says who fights over a workload.
+pub(super) fn managers(view: View<'_>, workload: &Workload) -> String {
+    let who = writer(workload);
     format!(
         "{who} keeps changing what the plan holds in {}; Belay set it {REASSERTIONS} times in 10m and holds now. Make the two agree: take the field out of one of them",
         view.scope.target

@@ -66,9 +66,20 @@ fn stop(ctx: &mut Context<'_>, phase: Phase) {
         release.undo = None;
         release.content = content.unwrap_or_default();
     }
-    for component in &mut ctx.status.components {
-        component.progress_at = None;
-        component.best_ready = None;
+    // What is live now is not news, whatever it is.
+    let live: Vec<(usize, String)> = ctx
+        .components()
+        .filter_map(|view| {
+            let workload = view.observed.workload.as_ref()?;
+            Some((view.index, canon::digest(&workload.template)))
+        })
+        .collect();
+    for (index, digest) in live {
+        if let Some(component) = ctx.component(index) {
+            component.live_digest = Some(digest);
+            component.progress_at = None;
+            component.best_ready = None;
+        }
     }
     ctx.status.phase = Some(phase);
     ctx.status.step = Some("Stopped".to_owned());
@@ -123,12 +134,19 @@ fn news(ctx: &Context<'_>, plan: &Plan) -> (bool, bool, bool) {
         };
         let is_live = |f: &crate::revision::Frozen| canon::equal(&f.template, &workload.template);
         if !ctx.touched(&view.scope.target).is_empty() {
-            away |= true;
+            away = true;
             continue;
         }
         let known: Vec<_> = applied.iter().filter_map(was).collect();
         let at_stable = stable.is_some_and(is_live);
-        live |= !at_stable && known.len() == applied.len() && !known.iter().any(|f| is_live(f));
+        let reference = view.scope.target.to_ref();
+        let component = ctx
+            .status
+            .components
+            .iter()
+            .find(|c| c.workload == reference);
+        let digest = canon::digest(&workload.template);
+        live |= !at_stable && component.is_none_or(|c| c.live_digest.as_ref() != Some(&digest));
         moved |= known
             .iter()
             .any(|f| stable.is_some_and(|s| !canon::equal(&s.template, &f.template)));
@@ -242,14 +260,20 @@ fn verdict(ctx: &mut Context<'_>) {
     let why: String = why.chars().take(FAILURE).collect();
     let plan = &ctx.input.world.plan.name;
     let stable = ctx.status.stable_revision.as_deref().unwrap_or_default();
+    let changed = ctx.input.plan.is_ok_and(|plan| ctx.set_changed(plan));
+    let edit = if changed {
+        "Other components join and leave only once this has ended"
+    } else {
+        "Change the content"
+    };
     if ctx.status.phase == Some(Phase::Failed) {
         let text = format!(
-            "the rollback was aborted as asked, and what is live stays ({why}). Change the content; or go back after all: kubectl annotate relplan {plan} belay.dev/undo={stable}; or try again: belay.dev/retry={name}"
+            "the rollback was aborted as asked, and what is live stays ({why}). {edit}; or go back after all: kubectl annotate relplan {plan} belay.dev/undo={stable}; or try again: belay.dev/retry={name}"
         );
         return report::stalled(ctx, Reason::RollbackAborted, &text);
     }
     let text = format!(
-        "{why}. The release of {name} stops here and nothing is written. Change the content; or go back to {stable}: kubectl annotate relplan {plan} belay.dev/abort={name}; or try again: belay.dev/retry={name}"
+        "{why}. The release of {name} stops here and nothing is written. {edit}; or go back to {stable}: kubectl annotate relplan {plan} belay.dev/abort={name}; or try again: belay.dev/retry={name}"
     );
     report::stalled(ctx, Reason::Frozen, &text);
 }

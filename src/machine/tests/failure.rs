@@ -372,3 +372,41 @@ fn surroundings_that_keep_the_stable_values_from_getting_ready_are_restored_too(
         "envoy:1"
     );
 }
+
+fn asleep(image: &str) -> Sim {
+    let mut sim = Sim::settled(templated(&[("cart", "cart:1")]), &[("cart", "cart:1")]);
+    sim.deployment("cart").replicas = 0;
+    sim.run(5);
+    sim.want("cart", image);
+    sim.rest();
+    sim.run_until("the release", |sim| sim.ready());
+    let before = sim.status.history[0].from.clone();
+    assert_eq!(sim.status.proven_revision, before);
+    assert!(sim.status.history[0].unproven && sim.status.components[0].unproven);
+    sim.deployment("cart").replicas = 2;
+    sim
+}
+
+#[test]
+fn a_failure_leads_past_a_revision_that_never_ran() {
+    let mut sim = asleep("cart:2-unready");
+    sim.run(20);
+    assert_eq!(sim.results().len(), 1, "nothing is judged at rest");
+    sim.want("cart", "cart:3-crash");
+    sim.run_until("the end", |sim| sim.results().len() == 2);
+    assert_eq!((sim.image("cart"), sim.phase()), ("cart:1", Phase::Stable));
+    assert_eq!(sim.status.proven_revision, None);
+    sim.want("cart", "cart:1");
+    sim.run_until("the stable content", |sim| sim.ready());
+}
+
+#[test]
+fn a_revision_that_runs_later_is_proven_then() {
+    let mut sim = asleep("cart:2");
+    sim.run(20);
+    assert_eq!(sim.status.proven_revision, None);
+    assert!(!sim.status.history[0].unproven && !sim.status.components[0].unproven);
+    sim.want("cart", "cart:3-crash");
+    sim.run_until("the end", |sim| sim.results().len() == 2);
+    assert_eq!(sim.image("cart"), "cart:2");
+}

@@ -2,7 +2,7 @@
 
 use super::sim::Sim;
 use crate::{
-    api::{ConditionType, ReleasePlanStatus, Stage},
+    api::{Cause, ConditionType, ReleasePlanStatus, Stage},
     fields::{canon, project},
     machine::{Action, Decision, TemplateWrite, World, context::is_complete},
     plan::Target,
@@ -15,7 +15,25 @@ pub(super) fn check(sim: &Sim, world: &World, decision: &Decision) {
     stable_means_proven(sim, world, decision);
     writes_follow_a_record(sim, decision);
     refused_content_is_not_released(sim, decision);
+    failures_lead_to_what_was_proven(sim, decision);
     memory_is_bounded(decision);
+}
+
+fn failures_lead_to_what_was_proven(sim: &Sim, decision: &Decision) {
+    let stage = |status: &ReleasePlanStatus| status.release.as_ref().map(|r| r.stage);
+    let cause = |status: &ReleasePlanStatus| Some(status.release.as_ref()?.failure.as_ref()?.cause);
+    let wished = [Cause::Reverted, Cause::Aborted, Cause::PlanDeleted];
+    let began = stage(&sim.status) != Some(Stage::Restore)
+        && stage(&decision.status) == Some(Stage::Restore)
+        && !cause(&decision.status).is_some_and(|cause| wished.contains(&cause));
+    if let Some(proven) = decision.status.proven_revision.as_ref().filter(|_| began) {
+        let proven = &sim.revisions[proven];
+        let joined = |s: &crate::machine::Scope| proven.data.of(&s.target).is_none();
+        assert!(
+            sim.scope().iter().any(joined),
+            "a failure leads to what has not run"
+        );
+    }
 }
 
 fn holds(status: &ReleasePlanStatus, type_: ConditionType) -> bool {
@@ -103,6 +121,9 @@ fn stable_means_proven(sim: &Sim, world: &World, decision: &Decision) {
         );
         return;
     };
+    if sim.status.proven_revision.as_ref() == Some(name) {
+        return;
+    }
     let stable = revision(sim, decision, name).expect("a stable revision that is not stored");
     let old = before.as_ref().and_then(|name| sim.revisions.get(name));
     for (scope, observed) in sim.scope().iter().zip(&world.components) {

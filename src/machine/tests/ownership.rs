@@ -125,6 +125,10 @@ fn somebody_who_takes_a_field_gets_it_taken_back_three_times() {
         assert_eq!(sim.image("cart"), expected, "round {round}");
     }
     assert_eq!(sim.writes_on("cart"), 3);
+    assert_eq!(sim.told(Reason::Reasserted), 3);
+    let told = |e: &&crate::machine::EventNote| e.reason == Reason::Reasserted;
+    let note = &sim.events.iter().find(told).unwrap().note;
+    assert!(note.contains("field manager kubectl"), "{note}");
     let (stalled, reason, message) = sim.condition(ConditionType::Stalled);
     assert!(
         stalled && reason == "Contended" && message.contains("kubectl"),
