@@ -14,13 +14,24 @@
 )]
 
 mod admission;
+mod clocks;
 mod deletion;
+mod departure;
+mod economy;
 mod followed;
 mod installation;
+mod judged;
+mod killed;
+mod outage;
 mod proxy;
 mod recovery;
 mod release;
 mod rivals;
 mod rollback;
+mod stored;
+mod stuck;
+mod succession;
 mod support;
 mod verdicts;
+mod witness;
+mod writers;
