@@ -196,9 +196,13 @@ fn watch(
         ctx.watches
             .ensure(&plan, uid, &scope.target, &live.selector);
         let workload = &mut live.workload;
-        workload.new_pods =
-            ctx.watches
-                .new_pods(uid, &scope.target, &workload.uid, &workload.template);
+        let current = ctx
+            .watches
+            .current(uid, &scope.target, &workload.uid, &workload.template);
+        if let Some(current) = current {
+            workload.new_pods = Some(current.pods);
+            workload.replica_failure = current.replica_failure;
+        }
     }
 }
 
@@ -275,7 +279,7 @@ fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError>
                 .pointer("/spec/paused")
                 .and_then(Value::as_bool)
                 .unwrap_or_default(),
-            replica_failure: replica_failure(data),
+            replica_failure: None,
             template: snapshot.template.clone(),
             owned: snapshot.owned.clone(),
             marked: entries.iter().any(is_ours),
@@ -297,19 +301,6 @@ fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError>
 pub(super) fn is_ours(entry: &ManagedFieldsEntry) -> bool {
     entry.manager.as_deref() == Some(FIELD_MANAGER)
         && entry.subresource.as_deref().unwrap_or_default().is_empty()
-}
-
-fn replica_failure(data: &Value) -> Option<String> {
-    let conditions = data.pointer("/status/conditions")?.as_array()?;
-    let condition = conditions
-        .iter()
-        .find(|c| c["type"] == "ReplicaFailure" && c["status"] == "True")?;
-    Some(
-        condition["message"]
-            .as_str()
-            .unwrap_or("no message")
-            .to_owned(),
-    )
 }
 
 /// Other managers of fields in the pod template, newest first.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use k8s_openapi::{
     api::{
-        apps::v1::ReplicaSet,
+        apps::v1::{ReplicaSet, ReplicaSetCondition},
         core::v1::{ContainerStatus, Pod},
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
@@ -20,16 +20,35 @@ use crate::{
     machine::{NewPods, PodFault},
 };
 
-/// A ReplicaSet: whose it is, which template it has and how many of its pods
-/// are available.
+/// A ReplicaSet: whose it is, which template it has, how many of its pods are
+/// available and why it cannot make more.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct ReplicaSetView {
     #[serde(default)]
     pub(super) metadata: ObjectMeta,
     #[serde(rename = "spec", default, deserialize_with = "template_digest")]
     pub(super) digest: String,
-    #[serde(rename = "status", default, deserialize_with = "available")]
-    pub(super) available: i32,
+    #[serde(default)]
+    pub(super) status: ReplicaSetViewStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ReplicaSetViewStatus {
+    #[serde(default)]
+    pub(super) available_replicas: i32,
+    #[serde(default)]
+    conditions: Vec<ReplicaSetCondition>,
+}
+
+impl ReplicaSetViewStatus {
+    /// What the API server says against more pods of this ReplicaSet.
+    fn failure(&self) -> Option<String> {
+        let failed = |c: &&ReplicaSetCondition| c.type_ == "ReplicaFailure" && c.status == "True";
+        let condition = self.conditions.iter().find(failed)?;
+        let message = condition.message.as_deref();
+        Some(message.unwrap_or("no message").to_owned())
+    }
 }
 
 /// A pod: whose it is and how its containers are.
@@ -66,16 +85,6 @@ fn template_digest<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Err
         labels.remove("pod-template-hash");
     }
     Ok(canon::digest(&template))
-}
-
-fn available<'de, D: Deserializer<'de>>(input: D) -> Result<i32, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Status {
-        #[serde(default)]
-        available_replicas: i32,
-    }
-    Ok(Status::deserialize(input)?.available_replicas)
 }
 
 /// Drops what nobody reads from the metadata.
@@ -121,20 +130,29 @@ macro_rules! view_of {
 view_of!(ReplicaSetView, ReplicaSet);
 view_of!(PodView, Pod);
 
-/// What the pods of a Deployment's live template say. Pods of older templates
-/// and pods that are going do not count.
-pub(super) fn new_pods<'a>(
+/// What is known of the live template of a Deployment from its ReplicaSet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Current {
+    pub(super) pods: NewPods,
+    /// Why no more pods of it can be made. The Deployment's own condition may
+    /// still speak of an older ReplicaSet.
+    pub(super) replica_failure: Option<String>,
+}
+
+/// What the ReplicaSet and the pods of a Deployment's live template say. Those
+/// of older templates and pods that are going do not count.
+pub(super) fn current<'a>(
     deployment_uid: &str,
     live_template: &Value,
     replica_sets: impl Iterator<Item = &'a ReplicaSetView>,
     pods: impl Iterator<Item = &'a PodView>,
-) -> NewPods {
+) -> Current {
     let live = canon::digest(live_template);
     let Some(current) = replica_sets
         .filter(|set| is_owned(&set.metadata, deployment_uid))
         .find(|set| set.digest == live)
     else {
-        return NewPods::default();
+        return Current::default();
     };
     let uid = current.metadata.uid.as_deref().unwrap_or_default();
     let mut faults: Vec<PodFault> = pods
@@ -146,9 +164,12 @@ pub(super) fn new_pods<'a>(
         rank(a).cmp(&rank(b)).then_with(|| a.pod.cmp(&b.pod))
     });
     faults.truncate(5);
-    NewPods {
-        available: current.available,
-        faults,
+    Current {
+        pods: NewPods {
+            available: current.status.available_replicas,
+            faults,
+        },
+        replica_failure: current.status.failure(),
     }
 }
 
@@ -257,7 +278,7 @@ mod tests {
             pod("new-1", "new", waiting("CrashLoopBackOff", 2)),
             pod("new-2", "new", waiting("ImagePullBackOff", 0)),
         ];
-        let seen = new_pods("d", &live, sets.iter(), pods.iter());
+        let seen = current("d", &live, sets.iter(), pods.iter()).pods;
         assert_eq!(seen.available, 1);
         let names: Vec<_> = seen
             .faults
@@ -285,10 +306,28 @@ mod tests {
                           "spec": {"containers": [{"name": "app", "image": "cart:2"}]}});
         let sets = [set("new", "cart:2", 0)];
         let pods = [pod("new-1", "new", waiting("ErrImagePull", 0))];
-        let seen = new_pods("d", &live, sets.iter(), pods.iter());
+        let seen = current("d", &live, sets.iter(), pods.iter()).pods;
         assert_eq!(
             seen.faults.iter().map(|f| f.cause).collect::<Vec<_>>(),
             [None]
         );
+    }
+
+    #[test]
+    fn pods_of_an_older_template_that_are_refused_are_no_failure_of_the_live_one() {
+        let live = json!({"metadata": {"labels": {"app": "cart"}},
+                          "spec": {"containers": [{"name": "app", "image": "cart:2"}]}});
+        let refused = |mut set: ReplicaSetView| {
+            let condition = json!([{"type": "ReplicaFailure", "status": "True",
+                                    "reason": "FailedCreate", "message": "exceeded quota"}]);
+            set.status.conditions = serde_json::from_value(condition).unwrap();
+            set
+        };
+        let sets = [refused(set("old", "cart:1", 0)), set("new", "cart:2", 0)];
+        let seen = current("d", &live, sets.iter(), std::iter::empty());
+        assert_eq!(seen.replica_failure, None);
+        let sets = [set("old", "cart:1", 0), refused(set("new", "cart:2", 0))];
+        let seen = current("d", &live, sets.iter(), std::iter::empty());
+        assert_eq!(seen.replica_failure.as_deref(), Some("exceeded quota"));
     }
 }

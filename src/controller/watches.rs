@@ -20,8 +20,8 @@ use kube::{
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::views::{PodView, ReplicaSetView, new_pods, trim};
-use crate::{api::StoredPlan, machine::NewPods, plan::Target};
+use super::views::{Current, PodView, ReplicaSetView, current, trim};
+use crate::{api::StoredPlan, plan::Target};
 
 /// All watches of running releases.
 pub(super) struct Watches {
@@ -145,14 +145,14 @@ impl Watches {
             .remove(uid);
     }
 
-    /// What the pods of a component say; none until the first full list is in.
-    pub(super) fn new_pods(
+    /// What is known of the live template of a component; none until the first full list is in.
+    pub(super) fn current(
         &self,
         uid: &str,
         target: &Target,
         deployment_uid: &str,
         template: &serde_json::Value,
-    ) -> Option<NewPods> {
+    ) -> Option<Current> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.get(uid)?.get(target)?;
         if !is_ready(&entry.pods) || !is_ready(&entry.sets) {
@@ -161,7 +161,7 @@ impl Watches {
         let (sets, pods) = (entry.sets.state(), entry.pods.state());
         let sets = sets.iter().map(AsRef::as_ref);
         let pods = pods.iter().map(AsRef::as_ref);
-        Some(new_pods(deployment_uid, template, sets, pods))
+        Some(current(deployment_uid, template, sets, pods))
     }
 }
 

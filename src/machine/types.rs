@@ -90,7 +90,8 @@ pub struct Workload {
     pub observed: bool,
     /// Whether its own `spec.paused` is set.
     pub paused: bool,
-    /// Message of its condition `ReplicaFailure`, if that holds.
+    /// Why no more pods of the live template can be made, if its ReplicaSet says
+    /// so (condition `ReplicaFailure`).
     pub replica_failure: Option<String>,
     /// The live pod template.
     pub template: Value,
