@@ -14,7 +14,7 @@ use crate::{
     outage::image_in,
     proxy::{self, Meddler},
     recovery::cluster,
-    support::{Scene, plan},
+    support::{SOON, Scene, plan},
 };
 
 const NAMESPACE: &str = "killed";
@@ -143,7 +143,6 @@ async fn ha_04_killed_between_any_two_writes_it_comes_to_the_same_end() {
     }
     let mut buried = 0;
     let revive = async || {
-        killer.killed.notified().await;
         let operator = Arc::clone(&operator);
         let restart = move || operator.restart().unwrap();
         tokio::task::spawn_blocking(restart).await.unwrap();
@@ -163,17 +162,20 @@ async fn ha_04_killed_between_any_two_writes_it_comes_to_the_same_end() {
         let status = loop {
             tokio::select! {
                 biased;
-                () = revive() => {
+                () = killer.killed.notified() => {
                     buried += 1;
                     killer.arm(STRIDE);
+                    revive().await;
                 }
                 status = scene.plan_until("shop", "the release is over", over) => break status,
             }
         };
         killer.arm(0);
         while killer.kills() > buried {
-            revive().await;
+            let killed = tokio::time::timeout(SOON, killer.killed.notified());
+            killed.await.expect("it is killed");
             buried += 1;
+            revive().await;
         }
         let last = status.history.last().unwrap();
         assert_eq!(last.result, ReleaseResult::RolledBack, "round {round}");

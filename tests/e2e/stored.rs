@@ -40,13 +40,16 @@ async fn webhooks(scene: &Scene, on: bool, invalid: &str) {
     let probe = invalid.replace("{name: shop", "{name: probe");
     let deadline = tokio::time::Instant::now() + SOON;
     // The API server hears of both changes by watches of its own.
-    while scene
-        .try_apply(&probe, &["--dry-run=server"])
-        .await
-        .success()
-        == on
-    {
-        assert!(tokio::time::Instant::now() < deadline, "webhooks {value}");
+    loop {
+        let output = scene.try_apply(&probe, &["--dry-run=server"]).await;
+        if output.success() != on {
+            return;
+        }
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "webhooks {value}: {}",
+            output.stderr
+        );
     }
 }
 
