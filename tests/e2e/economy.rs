@@ -13,8 +13,8 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    outage::image_in,
     support::{Scene, image_of, plan},
+    witness::image_in,
 };
 
 fn listed(writes: &[AuditEntry]) -> Vec<String> {
@@ -166,10 +166,11 @@ async fn refused_content_changes_nothing_and_newer_content_starts_at_once() {
     scene
         .apply(&plan("shop", &[("cart", "shop/cart:1")], ""))
         .await;
-    scene.ready("shop").await;
+    let before = scene.ready("shop").await;
     let bad = plan("shop", &[("cart", "shop/cart:2-pullerror")], "");
     scene.apply(&bad).await;
-    let refused = scene.because("shop", Reason::RolledBack).await;
+    scene.because("shop", Reason::RolledBack).await;
+    let refused = scene.has_judged("shop", &before).await;
     let before = efforts(&scene).await.len();
     scene.apply(&bad).await;
     let forced = ["--server-side", "--force-conflicts", "--field-manager=ci"];

@@ -11,10 +11,10 @@ use belay_testenv::Operator;
 use futures::future::BoxFuture;
 
 use crate::{
-    outage::image_in,
     proxy::{self, Meddler},
     recovery::cluster,
     support::{SOON, Scene, plan},
+    witness::image_in,
 };
 
 const NAMESPACE: &str = "killed";

@@ -22,7 +22,7 @@ use futures::future::BoxFuture;
 use crate::{
     proxy::{self, Failure, Meddler},
     support::{SOON, Scene, plan},
-    witness::Witness,
+    witness::{Witness, image_in},
 };
 
 const LAG: Duration = Duration::from_secs(3);
@@ -283,17 +283,4 @@ async fn qb_03_late_events_and_conflicts_repeat_nothing() {
         troubled.faults.conflicts.load(Ordering::SeqCst) >= 3,
         "there were conflicts"
     );
-}
-
-/// The image in what was written to a Deployment: an apply or a patch.
-pub fn image_in(body: &serde_json::Value) -> Option<String> {
-    const IMAGE: &str = "/spec/containers/0/image";
-    let template = match body {
-        serde_json::Value::Array(operations) => operations
-            .iter()
-            .find(|operation| operation["path"] == "/spec/template")?
-            .get("value")?,
-        apply => apply.pointer("/spec/template")?,
-    };
-    Some(template.pointer(IMAGE)?.as_str()?.to_owned())
 }

@@ -3,9 +3,8 @@
 use belay::api::{Phase, Reason, ReleaseResult};
 
 use crate::{
-    outage::image_in,
     support::{Scene, holds, message, plan},
-    witness::Witness,
+    witness::{Witness, image_in},
 };
 
 /// The quota that the pods of v1 no longer fit into, and those of others do.

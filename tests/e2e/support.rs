@@ -217,6 +217,18 @@ impl Scene {
         .await
     }
 
+    /// Waits until what stands in a plan now has been looked at since `before`,
+    /// which after a rollback is the last thing to be done.
+    pub async fn has_judged(&self, name: &str, before: &ReleasePlanStatus) -> ReleasePlanStatus {
+        let judged = |status: &ReleasePlanStatus| {
+            let mut both = status.components.iter().zip(&before.components);
+            both.all(|(now, then)| {
+                now.live_digest.is_some() && now.partial_digest != then.partial_digest
+            })
+        };
+        self.plan_until(name, "judged its content", judged).await
+    }
+
     /// Waits until a plan is in a phase.
     pub async fn phase(&self, name: &str, phase: Phase) -> ReleasePlanStatus {
         self.plan_until(name, &format!("{phase:?}"), |status| {

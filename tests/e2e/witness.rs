@@ -1,5 +1,5 @@
-//! Somebody who watches a plan all the time, and can tell what others could
-//! have seen of it.
+//! What others can see of the operator's work: every status that a plan had, and
+//! what was written to Deployments.
 
 use std::sync::{Arc, Mutex};
 
@@ -116,4 +116,17 @@ fn contradiction(status: &ReleasePlanStatus) -> Option<String> {
     }
     (holds(status, "Reconciling", "True") && holds(status, "Stalled", "True"))
         .then(|| "both Reconciling and Stalled".to_owned())
+}
+
+/// The image in what was written to a Deployment: an apply or a patch.
+pub fn image_in(body: &serde_json::Value) -> Option<String> {
+    const IMAGE: &str = "/spec/containers/0/image";
+    let template = match body {
+        serde_json::Value::Array(operations) => operations
+            .iter()
+            .find(|operation| operation["path"] == "/spec/template")?
+            .get("value")?,
+        apply => apply.pointer("/spec/template")?,
+    };
+    Some(template.pointer(IMAGE)?.as_str()?.to_owned())
 }

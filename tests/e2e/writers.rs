@@ -6,9 +6,8 @@ use belay::api::{Phase, Reason, ReleaseResult};
 use tokio::time::Instant;
 
 use crate::{
-    outage::image_in,
     support::{Scene, deployment, following, holds, image_of, message, plan},
-    witness::Witness,
+    witness::{Witness, image_in},
 };
 
 /// How often the operator wrote a template with this image.
@@ -43,7 +42,7 @@ async fn do_03_the_original_manifest_is_applied_in_mid_release() {
     let by_gitops = ["--server-side", "--field-manager=gitops"];
     let output = scene.try_apply(&original, &by_gitops).await;
     assert!(
-        !output.success() && output.stderr.contains("conflict with \"belay\""),
+        !output.success() && output.stderr.contains("\"belay\""),
         "{}",
         output.stderr
     );
@@ -185,7 +184,7 @@ async fn go_01_a_sync_loop_with_refused_content_is_one_release_and_one_rollback(
     scene
         .apply(&plan("shop", &[("cart", "shop/cart:1")], ""))
         .await;
-    scene.ready("shop").await;
+    let before = scene.ready("shop").await;
     let witness = Witness::of(&scene, "shop").await;
     let synced = |round: usize| {
         plan("shop", &[("cart", "shop/cart:2-pullerror")], "").replace(
@@ -195,6 +194,7 @@ async fn go_01_a_sync_loop_with_refused_content_is_one_release_and_one_rollback(
     };
     scene.apply(&synced(0)).await;
     scene.because("shop", Reason::RolledBack).await;
+    scene.has_judged("shop", &before).await;
     let writes = scene.writes().await.len();
     let mut rounds = tokio::time::interval(PACE);
     let end = Instant::now() + INSISTENCE;
