@@ -4,7 +4,7 @@ use belay::api::{Reason, ReleaseResult};
 
 use crate::{
     breaking::{rested, sane, why},
-    support::{Scene, following, holds, plan},
+    support::{Scene, following, image_of, plan},
 };
 
 /// Bad content from the first moment; then somebody restarts the rollout, which

@@ -6,7 +6,7 @@ use belay::api::{Phase, Reason};
 
 use crate::{
     breaking::{revisions, sane, why},
-    support::{Scene, deployment, following, holds, plan},
+    support::{Scene, deployment, following, holds, image_of, plan},
 };
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,23 +20,13 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    proxy::{self, Meddler},
-    support::{Scene, options, plan},
+    proxy::{Meddler, operator},
+    support::{Scene, plan},
 };
 
-async fn cluster() -> Arc<Cluster> {
+pub async fn cluster() -> Arc<Cluster> {
     let start = || Cluster::start(ClusterOptions::new());
     Arc::new(tokio::task::spawn_blocking(start).await.unwrap().unwrap())
-}
-
-/// Starts an operator whose requests go through a proxy.
-async fn operator(cluster: &Arc<Cluster>, meddler: Arc<dyn Meddler>) -> Operator {
-    let address = proxy::start(cluster, meddler).await;
-    let cluster = Arc::clone(cluster);
-    let options = options().server(format!("http://{address}"));
-    tokio::task::spawn_blocking(move || Operator::start(&cluster, &options).unwrap())
-        .await
-        .unwrap()
 }
 
 fn is_write_to_a_deployment(parts: &Parts) -> bool {

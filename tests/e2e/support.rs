@@ -10,7 +10,10 @@ use belay::api::{Phase, Reason, ReleasePlanStatus, StoredPlan};
 use belay_testenv::{
     AuditEntry, AuditFilter, AuditLog, Cluster, KubectlOutput, Operator, OperatorOptions,
 };
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Namespace};
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::Namespace},
+    jiff::Timestamp,
+};
 use kube::{
     Api, Client,
     api::{DynamicObject, PostParams},
@@ -217,6 +220,18 @@ impl Scene {
         .await
     }
 
+    /// Waits until what stands in a plan now has been looked at since `before`,
+    /// which after a rollback is the last thing to be done.
+    pub async fn has_judged(&self, name: &str, before: &ReleasePlanStatus) -> ReleasePlanStatus {
+        let judged = |status: &ReleasePlanStatus| {
+            let mut both = status.components.iter().zip(&before.components);
+            both.all(|(now, then)| {
+                now.live_digest.is_some() && now.partial_digest != then.partial_digest
+            })
+        };
+        self.plan_until(name, "judged its content", judged).await
+    }
+
     /// Waits until a plan is in a phase.
     pub async fn phase(&self, name: &str, phase: Phase) -> ReleasePlanStatus {
         self.plan_until(name, &format!("{phase:?}"), |status| {
@@ -304,50 +319,46 @@ impl Scene {
         .unwrap()
     }
 
-    /// Checks that nothing changes in the operator's writes while `passes` full
-    /// looks at the plan are made, each provoked by an event.
-    pub async fn assert_quiet(&self, plan: &str, passes: u32) {
-        let before = self.writes().await.len();
-        let started = self.plans().get(plan).await.unwrap().status;
-        for pass in 0..passes {
-            let stamp = format!("belay-test/pass={pass}");
-            self.kubectl(&["annotate", "--overwrite", "relplan", plan, &stamp])
-                .await;
-        }
-        // The operator has dealt with the last event once it has read the plan
-        // after it.
+    /// Makes the operator look at the plan, and answers when it began to.
+    async fn look(&self, plan: &str, pass: u32) -> Timestamp {
+        let stamp = format!("belay-test/pass={pass}");
+        self.kubectl(&["annotate", "--overwrite", "relplan", plan, &stamp])
+            .await;
+        let of_plan = AuditFilter::new()
+            .resource("releaseplans")
+            .namespace(&self.namespace)
+            .name(plan);
+        let provoked = self.audited(of_plan.clone().user("admin").writes()).await;
+        // The event may be there before the write is answered.
+        let provoked = provoked.last().map(|entry| entry.received);
+        let reads = of_plan
+            .service_account("belay-system", "belay")
+            .verbs(["get"]);
         let deadline = Instant::now() + SOON;
         loop {
-            let reads = self
-                .audited(
-                    AuditFilter::new()
-                        .service_account("belay-system", "belay")
-                        .verbs(["get"])
-                        .resource("releaseplans")
-                        .namespace(&self.namespace)
-                        .name(plan),
-                )
-                .await;
-            let last = self.plans().get(plan).await.unwrap();
-            let touched = last
-                .metadata
-                .managed_fields
-                .iter()
-                .flatten()
-                .filter_map(|m| m.time.as_ref())
-                .map(|t| t.0)
-                .max();
-            if reads
-                .last()
-                .is_some_and(|read| Some(read.received) > touched)
-            {
-                break;
+            let reads = self.audited(reads.clone()).await;
+            let after = reads.iter().find(|read| Some(read.received) > provoked);
+            if let Some(read) = after {
+                return read.received;
             }
             assert!(Instant::now() < deadline, "the operator looks at the plan");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        let after = self.writes().await;
-        assert_eq!(after.len(), before, "writes: {:#?}", &after[before..]);
+    }
+
+    /// Checks that the operator writes nothing while `passes` full looks at the
+    /// plan are made, each provoked by an event.
+    pub async fn assert_quiet(&self, plan: &str, passes: u32) {
+        // Once it looks again, it is done with what it was doing.
+        let first = self.look(plan, 0).await;
+        let started = self.plans().get(plan).await.unwrap().status;
+        // The pass after the last one begins when that one is over.
+        for pass in 1..=passes {
+            self.look(plan, pass).await;
+        }
+        let mut writes = self.writes().await;
+        writes.retain(|write| write.received > first);
+        assert!(writes.is_empty(), "writes: {writes:#?}");
         assert_eq!(self.plans().get(plan).await.unwrap().status, started);
     }
 }

@@ -161,6 +161,8 @@ async fn ux_01_a_container_that_disappeared_is_named_and_nothing_is_added() {
     let other =
         crate::support::deployment("cart", "shop/cart:1", 1).replace("name: app\n", "name: main\n");
     scene.apply(&other).await;
+    // It is said before the baseline is taken and after it.
+    scene.phase("shop", belay::api::Phase::Stable).await;
     let status = scene.because("shop", Reason::TemplateMismatch).await;
     seen(
         &scene,
