@@ -7,18 +7,22 @@ use k8s_openapi::{
     api::{apps::v1::ControllerRevision, core::v1::Namespace},
     apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
 };
-use kube::{Api, api::DynamicObject, runtime::reflector::ObjectRef};
+use kube::{
+    Api,
+    api::{DynamicObject, ListParams},
+    runtime::reflector::ObjectRef,
+};
 use serde_json::Value;
 
 use super::{Context, ReconcileError, error::judged};
 use crate::{
     api::{
-        ABORT, DeletionPolicy, FIELD_MANAGER, FINALIZER, RELEASE_GENERATION, REQUESTED_BY, RETRY,
-        ReleasePlanStatus, StoredPlan, UNDO,
+        ABORT, DeletionPolicy, FIELD_MANAGER, FINALIZER, PLAN_UID, RELEASE_GENERATION,
+        REQUESTED_BY, RETRY, ReleasePlanStatus, StoredPlan, UNDO,
     },
     cluster::{Snapshot, as_stored, deployments, dry_run},
     fields::{Found, canon, managed_by},
-    machine::{self, DryRun, Observed, PlanFacts, Scope, Workload, World},
+    machine::{self, DryRun, Known, Observed, PlanFacts, Scope, Workload, World},
     plan::{Plan, Target, Violations, incumbent},
     revision::{Revision, RevisionError},
 };
@@ -51,6 +55,11 @@ pub(super) async fn observe(
         .collect();
     let needs = machine::needs(&scope, &workloads, status, &facts);
     let revisions = load(ctx, namespace, &facts.uid, &needs.revisions).await?;
+    let known = if needs.known {
+        find(ctx, namespace, &facts.uid).await?
+    } else {
+        Vec::new()
+    };
 
     watch(ctx, stored, &facts.uid, &scope, &mut live, needs.pods);
     let revisions: BTreeMap<String, Revision> =
@@ -85,6 +94,7 @@ pub(super) async fn observe(
         plan: facts,
         components,
         revisions,
+        known,
     })
 }
 
@@ -221,6 +231,32 @@ async fn load(
         }
     }
     Ok(revisions)
+}
+
+/// All revisions of a plan that are whole.
+async fn find(
+    ctx: &Context,
+    namespace: &str,
+    plan_uid: &str,
+) -> Result<Vec<Known>, ReconcileError> {
+    let api = Api::<ControllerRevision>::namespaced(ctx.client.clone(), namespace);
+    let params = ListParams::default().labels(&format!("{PLAN_UID}={plan_uid}"));
+    let doing = format!("list controllerrevisions of namespace {namespace}");
+    let listed = api
+        .list(&params)
+        .await
+        .map_err(ReconcileError::api(doing))?;
+    let whole = listed.items.iter().filter_map(|object| {
+        let revision = Revision::from_object(object, plan_uid);
+        let revision = revision
+            .inspect_err(|error| tracing::error!(%error, "a revision cannot be used"))
+            .ok()?;
+        Some(Known {
+            number: object.revision,
+            revision,
+        })
+    });
+    Ok(whole.collect())
 }
 
 /// Reads a workload without a typed round trip, so that fields of its template

@@ -22,6 +22,13 @@ pub(super) fn run(ctx: &mut Context<'_>) -> bool {
     if known.is_empty() {
         return false;
     }
+    if let [only] = known.as_slice()
+        && only.number == 0
+        && is_live(ctx, only)
+    {
+        // The first pass over the plan did not come to its end; it is made again.
+        return false;
+    }
     let Some(stable) = stable(ctx, known) else {
         hold(ctx, known);
         return true;
@@ -59,21 +66,37 @@ pub(super) fn run(ctx: &mut Context<'_>) -> bool {
 /// The newest revision whose healthy form is live. With nothing but the first
 /// one, which was live and healthy when the plan began, it is that.
 fn stable<'a>(ctx: &Context<'_>, known: &'a [Known]) -> Option<&'a Known> {
-    let live = |known: &&Known| {
-        ctx.components().all(|view| {
-            let frozen = known.revision.data.of(&view.scope.target);
-            let workload = view.observed.workload.as_ref();
-            workload.zip(frozen).is_some_and(|(workload, frozen)| {
-                let touched = frozen.touched().union(&workload.owned);
-                is_complete(workload) && is_at(workload, frozen, &touched)
-            })
-        })
-    };
-    let newest = known.iter().filter(live).max_by_key(|known| known.number);
+    let live = known.iter().filter(|known| is_live(ctx, known));
+    // A record of the same release that says more of what is owned came later.
+    let newest = live.max_by_key(|known| (known.number, owned(ctx, known)));
     newest.or_else(|| match known {
         [only] if only.number == 0 => Some(only),
         _ => None,
     })
+}
+
+/// Whether all components have the templates of a revision, and are available.
+fn is_live(ctx: &Context<'_>, known: &Known) -> bool {
+    ctx.components().all(|view| {
+        let frozen = known.revision.data.of(&view.scope.target);
+        let workload = view.observed.workload.as_ref();
+        workload.zip(frozen).is_some_and(|(workload, frozen)| {
+            let touched = frozen.touched().union(&workload.owned);
+            is_complete(workload) && is_at(workload, frozen, &touched)
+        })
+    })
+}
+
+/// How many components own what a revision says.
+fn owned(ctx: &Context<'_>, known: &Known) -> usize {
+    let components = ctx.components().filter(|view| {
+        let frozen = known.revision.data.of(&view.scope.target);
+        let workload = view.observed.workload.as_ref();
+        workload
+            .zip(frozen)
+            .is_some_and(|(workload, frozen)| workload.owned == frozen.fields)
+    });
+    components.count()
 }
 
 /// Content that was tried before is not tried again: how it ended is not known.

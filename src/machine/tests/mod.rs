@@ -12,4 +12,5 @@ mod frozen;
 mod midrelease;
 mod ownership;
 mod properties;
+mod rebuild;
 mod refused;
