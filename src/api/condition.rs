@@ -129,6 +129,10 @@ reasons! {
     Undone,
     /// The stable revision's record is gone or damaged.
     RevisionLost,
+    /// The status is gone, and what was stable cannot be told.
+    StatusLost,
+    /// The status was gone; what was stable was told from the revisions.
+    StatusRebuilt,
     /// The operator keeps failing on this plan.
     ReconcileError,
     /// The plan is being deleted.

@@ -272,6 +272,8 @@ pub enum Cause {
     Aborted,
     /// A person asked for an earlier revision.
     Undone,
+    /// The status was gone, and with it how this ended.
+    StatusLost,
 }
 
 /// Content that was rolled back.

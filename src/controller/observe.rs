@@ -9,7 +9,7 @@ use k8s_openapi::{
 use kube::{Api, api::DynamicObject, runtime::reflector::ObjectRef};
 use serde_json::Value;
 
-use super::{Context, ReconcileError, error::judged, revisions::load};
+use super::{Context, ReconcileError, error::judged, revisions};
 use crate::{
     api::{
         ABORT, DeletionPolicy, FIELD_MANAGER, FINALIZER, RELEASE_DIGEST, RELEASE_GENERATION,
@@ -49,11 +49,16 @@ pub(super) async fn observe(
         .map(|live| live.as_ref().map(|live| live.workload.clone()))
         .collect();
     let needs = machine::needs(&scope, &workloads, status, &facts);
-    let revisions = load(ctx, namespace, &facts.uid, &needs.revisions).await?;
+    let loaded = revisions::load(ctx, namespace, &facts.uid, &needs.revisions).await?;
+    let known = if needs.known {
+        revisions::find(ctx, namespace, &facts.uid).await?
+    } else {
+        Vec::new()
+    };
 
     watch(ctx, stored, &facts.uid, &scope, &mut live, needs.pods);
     let revisions: BTreeMap<String, Arc<Revision>> =
-        revisions.into_iter().map(|r| (r.name.clone(), r)).collect();
+        loaded.into_iter().map(|r| (r.name.clone(), r)).collect();
     let stable = status
         .stable_revision
         .as_ref()
@@ -85,6 +90,7 @@ pub(super) async fn observe(
         plan: facts,
         components,
         revisions,
+        known,
     })
 }
 

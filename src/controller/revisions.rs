@@ -10,10 +10,14 @@ use std::{
 
 use futures::future::join_all;
 use k8s_openapi::api::apps::v1::ControllerRevision;
-use kube::Api;
+use kube::{Api, api::ListParams};
 
 use super::{Context, ReconcileError};
-use crate::revision::{Revision, RevisionError};
+use crate::{
+    api::PLAN_UID,
+    machine::Known,
+    revision::{Revision, RevisionError},
+};
 
 /// Revisions by the uid of their plan and their name.
 #[derive(Default)]
@@ -82,6 +86,32 @@ pub(super) async fn load(
     }
     ctx.revisions.keep(plan_uid, &revisions);
     Ok(revisions)
+}
+
+/// All revisions of a plan that are whole.
+pub(super) async fn find(
+    ctx: &Context,
+    namespace: &str,
+    plan_uid: &str,
+) -> Result<Vec<Known>, ReconcileError> {
+    let api = Api::<ControllerRevision>::namespaced(ctx.client.clone(), namespace);
+    let params = ListParams::default().labels(&format!("{PLAN_UID}={plan_uid}"));
+    let doing = format!("list controllerrevisions of namespace {namespace}");
+    let listed = api
+        .list(&params)
+        .await
+        .map_err(ReconcileError::api(doing))?;
+    let whole = listed.items.iter().filter_map(|object| {
+        let revision = Revision::from_object(object, plan_uid);
+        let revision = revision
+            .inspect_err(|error| tracing::error!(%error, "a revision cannot be used"))
+            .ok()?;
+        Some(Known {
+            number: object.revision,
+            revision,
+        })
+    });
+    Ok(whole.collect())
 }
 
 fn is_name(name: &str) -> bool {

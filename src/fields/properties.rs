@@ -141,6 +141,13 @@ fn is_part(part: &Value, whole: &Value) -> bool {
     }
 }
 
+fn has_index(set: &FieldSet) -> bool {
+    let index = |element: &PathElement| matches!(element, PathElement::Index(_));
+    set.paths()
+        .iter()
+        .any(|path| path.elements().iter().any(index))
+}
+
 proptest! {
     #[test]
     fn field_sets_round_trip(set in set()) {
@@ -190,13 +197,15 @@ proptest! {
         let value = json!({"a": value});
         let once = project(&value, &fields);
         prop_assert!(is_part(&once, &value), "{once}");
-        if set.paths().iter().all(|path| !path.elements().iter().any(|element| matches!(element, PathElement::Index(_)))) {
+        if !has_index(&set) {
             prop_assert_eq!(project(&once, &fields), once);
         }
     }
 
     #[test]
     fn a_larger_set_keeps_no_fewer_fields(value in value(), a in set(), b in set()) {
+        // The API server names items of one list in one way only.
+        prop_assume!(!has_index(&a) && !has_index(&b));
         let (part, whole) = (project(&value, &a), project(&value, &a.union(&b)));
         for path in a.leaves() {
             if get(&part, &path).is_some() {

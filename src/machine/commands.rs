@@ -10,7 +10,7 @@ use super::{
     Action,
     context::{Context, conflict},
     desired::undone,
-    report, restore, settle, stable, stopped,
+    rebuild, report, restore, settle, stable, stopped,
     types::TemplateWrite,
 };
 use crate::{
@@ -133,6 +133,15 @@ fn undo(ctx: &mut Context<'_>, wanted: &str) -> Outcome {
     let Ok(plan) = ctx.input.plan else {
         return Outcome::Waits;
     };
+    if !ctx.input.world.known.is_empty() {
+        if conflict(ctx).is_some() {
+            return Outcome::Waits;
+        }
+        if rebuild::go_to(ctx, wanted) {
+            return Outcome::Taken;
+        }
+        return ignored("it is not kept".to_owned());
+    }
     let is_stable = ctx.status.stable_revision.as_deref() == Some(wanted);
     let stage = ctx.release().map(|release| release.stage);
     match stage {

@@ -10,7 +10,7 @@ use k8s_openapi::{
 
 use super::{
     Action, Decision, EventNote, Input, Observed, Scope, Workload, adopt, commands, deletion,
-    report, restore, rollout, scope, settle, stable, stopped,
+    rebuild, report, restore, rollout, scope, settle, stable, stopped,
 };
 use crate::{
     api::{
@@ -78,6 +78,9 @@ fn run(ctx: &mut Context<'_>) {
         return report::stalled(ctx, Reason::Conflict, &text);
     }
     adopt::claim(ctx, plan);
+    if rebuild::run(ctx) {
+        return;
+    }
     match ctx.release().map(|release| release.stage) {
         Some(Stage::Settle) => settle::run(ctx, plan),
         Some(Stage::Promote | Stage::Bake) => rollout::run(ctx, plan),

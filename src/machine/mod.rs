@@ -13,6 +13,7 @@ mod deletion;
 mod desired;
 mod judge;
 mod needs;
+mod rebuild;
 mod records;
 mod report;
 mod restore;
@@ -27,7 +28,7 @@ pub use context::step;
 pub use needs::{Needs, found, needs};
 pub use scope::{Scope, scope};
 pub use types::{
-    Action, Decision, DryRun, EventNote, Input, NewPods, Observed, PlanFacts, PodFault,
+    Action, Decision, DryRun, EventNote, Input, Known, NewPods, Observed, PlanFacts, PodFault,
     TemplateWrite, Workload, World,
 };
 

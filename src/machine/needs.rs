@@ -7,7 +7,7 @@ use super::{PlanFacts, Scope, Workload};
 use crate::{
     api::{Phase, ReleasePlanStatus, Stage},
     fields::{Found, canon},
-    plan::{Target, retryable, undoable},
+    plan::{Target, is_lost, retryable, undoable},
     revision::Revision,
 };
 
@@ -21,6 +21,9 @@ pub struct Needs {
     pub pods: bool,
     /// Revisions to load.
     pub revisions: Vec<String>,
+    /// Whether all revisions of the plan have to be found, since the status
+    /// names none.
+    pub known: bool,
 }
 
 /// Decides what a pass has to read, from what is known and the workloads.
@@ -66,6 +69,7 @@ pub fn needs(
             .collect(),
         pods: release.is_some_and(|r| !matches!(r.stage, Stage::Settle | Stage::Stopped)),
         revisions,
+        known: !facts.deleting && (status.phase.is_none() || is_lost(status)),
     }
 }
 

@@ -34,6 +34,17 @@ pub struct World {
     pub components: Vec<Observed>,
     /// Revisions that were asked for by [`super::needs`] and are there and whole.
     pub revisions: BTreeMap<String, Arc<Revision>>,
+    /// All revisions of the plan that are whole, where the status is gone.
+    pub known: Vec<Known>,
+}
+
+/// A kept revision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// Number of the release that it was stored for; 0 for one before any.
+    pub number: i64,
+    /// The revision.
+    pub revision: Revision,
 }
 
 /// The plan object beside its spec.

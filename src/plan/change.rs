@@ -14,7 +14,7 @@ use super::{
     check_strategy::strategy_kinds,
     decode::{decode, quoted},
     faults::Faults,
-    retryable, undoable,
+    is_lost, retryable, undoable,
 };
 use crate::api::{
     ABORT, DeletionPolicy, FINALIZER, RETRY, ReleasePlanSpec, ReleasePlanStatus, ReleaseProgress,
@@ -133,7 +133,7 @@ fn check_commands(old: &StoredPlan, new: &StoredPlan, faults: &mut Faults) {
         let is_stable = status.stable_revision.as_deref() == Some(wanted);
         let text = if is_stable && status.release.is_none() {
             Some("is the stable revision already".to_owned())
-        } else if is_stable || known.contains(&wanted) {
+        } else if is_stable || known.contains(&wanted) || is_lost(status) {
             None
         } else if known.is_empty() {
             Some("cannot be brought back: this plan keeps no earlier revision".to_owned())

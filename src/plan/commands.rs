@@ -4,7 +4,7 @@
 //! Admission and the state machine ask the same questions here; what an order
 //! does is decided by [`crate::machine`].
 
-use crate::api::{Phase, ReleasePlanStatus, ReleaseResult, Stage};
+use crate::api::{Phase, Reason, ReleasePlanStatus, ReleaseResult, Stage};
 
 /// The revision that `belay.dev/abort` can name: what is being released, or
 /// what a rollback leaves. None while nothing is, or has no name yet.
@@ -43,6 +43,13 @@ pub fn undoable(status: &ReleasePlanStatus) -> Vec<&str> {
         }
     }
     names
+}
+
+/// Whether the status is gone and a person has to say what was stable.
+#[must_use]
+pub fn is_lost(status: &ReleasePlanStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|c| c.type_ == "Ready" && c.reason == Reason::StatusLost.as_str())
 }
 
 /// The revisions that `belay.dev/retry` can name: refused ones, and the one

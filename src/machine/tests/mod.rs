@@ -13,4 +13,5 @@ mod frozen;
 mod midrelease;
 mod ownership;
 mod properties;
+mod rebuild;
 mod refused;

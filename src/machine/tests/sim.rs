@@ -14,8 +14,8 @@ use crate::{
     },
     fields::{carry, get, graft},
     machine::{
-        Action, Decision, DryRun, EventNote, Input, Observed, PlanFacts, Scope, Workload, World,
-        found, needs, scope, step,
+        Action, Decision, DryRun, EventNote, Input, Known, Observed, PlanFacts, Scope, Workload,
+        World, found, needs, scope, step,
     },
     plan::{Plan, Target, Violations, missing_containers},
     revision::Revision,
@@ -45,6 +45,8 @@ pub(super) struct Sim {
     pub(super) deployments: BTreeMap<String, Deployment>,
     pub(super) incumbents: BTreeMap<String, String>,
     pub(super) revisions: BTreeMap<String, Revision>,
+    /// Numbers that the revisions were stored with.
+    numbers: BTreeMap<String, i64>,
     pub(super) events: Vec<EventNote>,
     /// Writes on Deployments: what was done to which.
     pub(super) journal: Vec<(&'static str, String)>,
@@ -112,6 +114,7 @@ impl Sim {
                 .collect(),
             incumbents: BTreeMap::new(),
             revisions: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             events: Vec::new(),
             journal: Vec::new(),
             writes: 0,
@@ -205,6 +208,13 @@ impl Sim {
             .iter()
             .filter_map(|name| Some((name.clone(), self.revisions.get(name)?.clone().into())))
             .collect();
+        let known = self.revisions.values().filter(|_| needs.known);
+        let known = known
+            .map(|revision| Known {
+                number: self.numbers[&revision.name],
+                revision: revision.clone(),
+            })
+            .collect();
         let components = scope
             .iter()
             .zip(read(needs.pods))
@@ -227,6 +237,7 @@ impl Sim {
             plan: facts,
             components,
             revisions,
+            known,
         }
     }
 
@@ -314,7 +325,9 @@ impl Sim {
                     };
                     annotation.take_if(|now| now == value);
                 }
-                Action::CreateRevision { revision, .. } => {
+                Action::CreateRevision { revision, number } => {
+                    let name = revision.name.clone();
+                    self.numbers.entry(name).or_insert(*number);
                     self.revisions
                         .entry(revision.name.clone())
                         .or_insert_with(|| revision.as_ref().clone());

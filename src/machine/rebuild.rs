@@ -1,0 +1,170 @@
+//! A plan whose status is gone while its revisions are there: restored without
+//! it, or replaced by somebody. What was stable is told from the revisions,
+//! never by adopting what is live.
+
+use super::{
+    context::{Context, is_at, is_complete},
+    report,
+    rollout::reset,
+};
+use crate::{
+    api::{
+        Cause, ComponentState, Failure, Phase, Reason, RefusedContent, ReleaseKind,
+        ReleaseProgress, ReleaseRecord, ReleaseResult, Stage,
+    },
+    machine::Known,
+    revision::Revision,
+};
+
+/// Whether the status is gone; tells what was stable, or holds.
+pub(super) fn run(ctx: &mut Context<'_>) -> bool {
+    let known = &ctx.input.world.known;
+    if known.is_empty() {
+        return false;
+    }
+    if let [only] = known.as_slice()
+        && only.number == 0
+        && is_live(ctx, only)
+    {
+        // The first pass over the plan did not come to its end; it is made again.
+        return false;
+    }
+    let Some(stable) = stable(ctx, known) else {
+        hold(ctx, known);
+        return true;
+    };
+    ctx.status.stable_revision = Some(stable.revision.name.clone());
+    ctx.status.phase = Some(Phase::Stable);
+    let text = format!(
+        "the status was gone; {} is the stable revision, told from the kept revisions",
+        stable.revision.name
+    );
+    let number = known.iter().map(|known| known.number).max().unwrap_or(0);
+    if number > 0 {
+        // Numbers go on from where they were.
+        let at = ctx.time();
+        ctx.status.history.push(ReleaseRecord {
+            number,
+            kind: ReleaseKind::Content,
+            revision: Some(stable.revision.name.clone()),
+            requested_by: None,
+            from: None,
+            unproven: false,
+            started_at: at.clone(),
+            ended_at: at,
+            result: ReleaseResult::Succeeded,
+            message: Some(text.clone()),
+        });
+    }
+    refuse(ctx, known, &stable.revision);
+    ctx.tell(true, Reason::StatusRebuilt, &text);
+    ctx.wake_in(std::time::Duration::ZERO);
+    report::progressing(ctx, Reason::StatusRebuilt, &text);
+    true
+}
+
+/// The newest revision whose healthy form is live. With nothing but the first
+/// one, which was live and healthy when the plan began, it is that.
+fn stable<'a>(ctx: &Context<'_>, known: &'a [Known]) -> Option<&'a Known> {
+    let live = known.iter().filter(|known| is_live(ctx, known));
+    // A record of the same release that says more of what is owned came later.
+    let newest = live.max_by_key(|known| (known.number, owned(ctx, known)));
+    newest.or_else(|| match known {
+        [only] if only.number == 0 => Some(only),
+        _ => None,
+    })
+}
+
+/// Whether all components have the templates of a revision, and are available.
+fn is_live(ctx: &Context<'_>, known: &Known) -> bool {
+    ctx.components().all(|view| {
+        let frozen = known.revision.data.of(&view.scope.target);
+        let workload = view.observed.workload.as_ref();
+        workload.zip(frozen).is_some_and(|(workload, frozen)| {
+            let touched = frozen.touched().union(&workload.owned);
+            is_complete(workload) && is_at(workload, frozen, &touched)
+        })
+    })
+}
+
+/// How many components own what a revision says.
+fn owned(ctx: &Context<'_>, known: &Known) -> usize {
+    let components = ctx.components().filter(|view| {
+        let frozen = known.revision.data.of(&view.scope.target);
+        let workload = view.observed.workload.as_ref();
+        workload
+            .zip(frozen)
+            .is_some_and(|(workload, frozen)| workload.owned == frozen.fields)
+    });
+    components.count()
+}
+
+/// Content that was tried before is not tried again: how it ended is not known.
+fn refuse(ctx: &mut Context<'_>, known: &[Known], stable: &Revision) {
+    let Ok(plan) = ctx.input.plan else { return };
+    let content = plan.content();
+    let tried = |known: &&Known| known.revision.data.spec == content;
+    let tried = known.iter().filter(tried).max_by_key(|known| known.number);
+    if let Some(tried) = tried.filter(|_| stable.data.spec != content) {
+        let at = ctx.time();
+        ctx.status.refused.push(RefusedContent {
+            revision: tried.revision.name.clone(),
+            spec: Some(content.to_owned()),
+            live: Vec::new(),
+            cause: Cause::StatusLost,
+            message: "it was released before, and how that ended was lost".to_owned(),
+            at,
+        });
+    }
+}
+
+fn hold(ctx: &mut Context<'_>, known: &[Known]) {
+    ctx.status.phase = Some(Phase::Pending);
+    let kept: Vec<String> = known
+        .iter()
+        .map(|known| format!("{} (release {})", known.revision.name, known.number))
+        .collect();
+    let text = format!(
+        "the status of this plan is gone, and what is live is no kept revision in full and available. Name the one to go back to: kubectl annotate relplan {} belay.dev/undo=NAME. It goes on by itself once one of them is live and available. Kept: {}",
+        ctx.input.world.plan.name,
+        kept.join(", ")
+    );
+    report::stalled(ctx, Reason::StatusLost, &text);
+}
+
+/// Goes to the revision that a person named; false if it is not kept.
+pub(super) fn go_to(ctx: &mut Context<'_>, name: &str) -> bool {
+    let known = &ctx.input.world.known;
+    let Some(to) = known.iter().find(|known| known.revision.name == name) else {
+        return false;
+    };
+    refuse(ctx, known, &to.revision);
+    let message = "the status was gone, and this revision was asked for".to_owned();
+    let applied = known.iter().map(|known| known.revision.name.clone());
+    ctx.status.release = Some(ReleaseProgress {
+        number: known.iter().map(|known| known.number).max().unwrap_or(0) + 1,
+        kind: ReleaseKind::Undo,
+        stage: Stage::Restore,
+        content: String::new(),
+        started_at: ctx.micros(),
+        stage_since: ctx.micros(),
+        requested_by: None,
+        applied: applied.filter(|applied| applied != name).collect(),
+        held_since: None,
+        failure: Some(Failure {
+            component: None,
+            cause: Cause::StatusLost,
+            message: message.clone(),
+            at: ctx.micros(),
+        }),
+        undo: None,
+        retried: false,
+    });
+    ctx.status.stable_revision = Some(name.to_owned());
+    ctx.status.phase = Some(Phase::Rollback);
+    ctx.status.step = Some("Restore".to_owned());
+    reset(ctx, ComponentState::Waiting);
+    ctx.tell(false, Reason::UndoRequested, &message);
+    report::progressing(ctx, Reason::UndoRequested, &message);
+    true
+}

@@ -1,0 +1,126 @@
+//! A plan that lost its status.
+
+use super::sim::*;
+use crate::api::{Cause, Phase, Reason, ReleasePlanStatus};
+
+fn pair() -> Sim {
+    Sim::settled(
+        templated(&[("cart", "cart:1"), ("web", "web:1")]),
+        &[("cart", "cart:1"), ("web", "web:1")],
+    )
+}
+
+fn lose(sim: &mut Sim) {
+    sim.status = ReleasePlanStatus::default();
+    sim.journal.clear();
+    sim.events.clear();
+    sim.dirty = true;
+}
+
+#[test]
+fn what_is_live_and_was_released_is_stable_again() {
+    let mut sim = pair();
+    sim.want("cart", "cart:2");
+    sim.run_until("the release", |sim| {
+        sim.image("cart") == "cart:2" && sim.ready()
+    });
+    let stable = sim.status.stable_revision.clone();
+    lose(&mut sim);
+    sim.run(10);
+    assert_eq!(
+        (sim.status.stable_revision.clone(), sim.ready()),
+        (stable, true)
+    );
+    assert_eq!(
+        (
+            sim.told(Reason::StatusRebuilt),
+            sim.told(Reason::BaselineTaken)
+        ),
+        (1, 0)
+    );
+    assert_eq!(sim.journal, []);
+    sim.want("cart", "cart:3-crash");
+    sim.run_until("the rollback", |sim| sim.reason() == "RolledBack");
+    assert_eq!(
+        (sim.image("cart"), sim.status.history.last().unwrap().number),
+        ("cart:2", 2)
+    );
+}
+
+#[test]
+fn content_that_was_rolled_back_is_not_tried_again() {
+    let mut sim = pair();
+    sim.want("cart", "cart:2-crash");
+    sim.run_until("the rollback", |sim| sim.reason() == "RolledBack");
+    let refused = sim.status.refused[0].revision.clone();
+    lose(&mut sim);
+    sim.run(60);
+    assert_eq!((sim.image("cart"), sim.reason()), ("cart:1", "RolledBack"));
+    assert_eq!(
+        (
+            sim.status.refused[0].revision.clone(),
+            sim.status.refused[0].cause
+        ),
+        (refused, Cause::StatusLost)
+    );
+    assert_eq!(sim.journal, []);
+}
+
+#[test]
+fn in_mid_release_a_person_says_what_is_stable() {
+    let mut sim = pair();
+    let stable = sim.status.stable_revision.clone().unwrap();
+    sim.want("cart", "cart:2-unready");
+    sim.want("web", "web:2");
+    sim.run(10);
+    assert_eq!(
+        (sim.phase(), sim.image("web")),
+        (Phase::RollingOut, "web:2")
+    );
+    lose(&mut sim);
+    sim.run(900);
+    assert_eq!((sim.reason(), sim.stalled()), ("StatusLost", true));
+    assert!(
+        sim.condition(crate::api::ConditionType::Ready)
+            .2
+            .contains(&stable)
+    );
+    assert_eq!((sim.journal.len(), sim.told(Reason::StatusLost)), (0, 1));
+    sim.facts.undo = Some(stable.clone());
+    sim.dirty = true;
+    sim.run_until("the way back", |sim| sim.phase() == Phase::Stable);
+    sim.run(60);
+    assert_eq!((sim.image("cart"), sim.image("web")), ("cart:1", "web:1"));
+    assert_eq!(
+        (sim.status.stable_revision.clone(), sim.facts.undo.clone()),
+        (Some(stable), None)
+    );
+    assert_eq!((sim.reason(), sim.stalled()), ("RolledBack", true));
+}
+
+#[test]
+fn a_release_that_gets_available_meanwhile_is_stable() {
+    let mut sim = pair();
+    sim.want("cart", "cart:2-slow");
+    sim.run_until("the write", |sim| sim.image("cart") == "cart:2-slow");
+    lose(&mut sim);
+    sim.run(5);
+    assert_eq!(sim.reason(), "StatusLost");
+    sim.run_until("the end", |sim| sim.ready());
+    assert_eq!(sim.image("cart"), "cart:2-slow");
+}
+
+#[test]
+fn a_new_plan_that_crashed_on_its_first_status_is_no_loss() {
+    let start = Sim::new(templated(&[("cart", "cart:2")]), &[("cart", "cart:1")]);
+    for write in 0..3 {
+        let mut sim = start.clone();
+        sim.crash_at = Some(write);
+        sim.run(60);
+        assert_eq!(
+            (sim.image("cart"), sim.ready()),
+            ("cart:2", true),
+            "write {write}"
+        );
+    }
+}
