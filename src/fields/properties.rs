@@ -205,7 +205,9 @@ proptest! {
     #[test]
     fn a_larger_set_keeps_no_fewer_fields(value in value(), a in set(), b in set()) {
         // The API server names items of one list in one way only.
-        prop_assume!(!has_index(&a) && !has_index(&b));
+        if has_index(&a) || has_index(&b) {
+            return Ok(());
+        }
         let (part, whole) = (project(&value, &a), project(&value, &a.union(&b)));
         for path in a.leaves() {
             if get(&part, &path).is_some() {
