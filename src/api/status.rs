@@ -300,8 +300,8 @@ pub struct RefusedContent {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RefusedTemplate {
-    /// The component.
-    pub component: String,
+    /// The workload, whatever its component is called by now.
+    pub workload: WorkloadRef,
     /// Digest of its live template.
     pub digest: String,
 }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     api::{
         ABORT, Cause, Failure, HandledCommand, Phase, RETRY, Reason, RefusedContent,
-        RefusedTemplate, ReleaseKind, Stage, UNDO,
+        RefusedTemplate, ReleaseKind, Stage, UNDO, WorkloadRef,
     },
     fields::canon,
     plan::{Plan, abortable, current, failed, retryable, undoable},
@@ -219,7 +219,11 @@ fn lift(ctx: &mut Context<'_>, to: &Revision) {
     });
     for refused in &mut ctx.status.refused {
         refused.live.retain(|live| {
-            let of = to.data.components.iter().find(|f| f.name == live.component);
+            let of = to
+                .data
+                .components
+                .iter()
+                .find(|f| f.workload == live.workload);
             of.is_none_or(|frozen| canon::digest(&frozen.template) != live.digest)
         });
     }
@@ -238,7 +242,7 @@ fn hold(ctx: &mut Context<'_>, plan: &Plan, to: &Revision, stable: &Revision) {
             let then = to.data.of(&view.scope.target)?;
             let digest = canon::digest(&now.template);
             (!canon::equal(&now.template, &then.template)).then(|| RefusedTemplate {
-                component: view.scope.name.clone(),
+                workload: view.scope.target.to_ref(),
                 digest,
             })
         })
@@ -308,14 +312,14 @@ fn retry(ctx: &mut Context<'_>, wanted: &str) -> Outcome {
     // What was refused of followed workloads is no longer live: it is put back,
     // and the change is then seen and guarded like any other.
     let refused = ctx.status.refused.iter().find(|r| r.revision == wanted);
-    let live: Vec<String> = refused
+    let live: Vec<WorkloadRef> = refused
         .iter()
         .flat_map(|refused| &refused.live)
-        .map(|live| live.component.clone())
+        .map(|live| live.workload.clone())
         .collect();
     let writes: Vec<TemplateWrite> = ctx
         .components()
-        .filter(|view| live.contains(&view.scope.name))
+        .filter(|view| live.contains(&view.scope.target.to_ref()))
         .filter_map(|view| {
             let workload = view.observed.workload.as_ref()?;
             let frozen = revision?.data.of(&view.scope.target)?;

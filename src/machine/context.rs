@@ -329,12 +329,13 @@ impl<'a> Context<'a> {
     }
 
     /// Whether a live template of a workload was refused.
-    pub(super) fn live_refused(&self, name: &str, digest: &str) -> bool {
+    pub(super) fn live_refused(&self, target: &Target, digest: &str) -> bool {
+        let workload = target.to_ref();
         self.status
             .refused
             .iter()
             .flat_map(|r| &r.live)
-            .any(|r| r.component == name && r.digest == digest)
+            .any(|r| r.workload == workload && r.digest == digest)
     }
 }
 

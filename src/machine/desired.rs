@@ -236,7 +236,7 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
     if view.scope.template.is_none() {
         // What was refused is not wanted, wherever it is set again.
         if let Some(stable) = stable
-            && ctx.live_refused(&view.scope.name, &canon::digest(&workload.template))
+            && ctx.live_refused(&view.scope.target, &canon::digest(&workload.template))
         {
             return Ok(stable.clone());
         }

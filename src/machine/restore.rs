@@ -492,7 +492,7 @@ pub(super) fn refuse(ctx: &mut Context<'_>) {
             !own && known.is_none_or(|known| !canon::equal(&known.template, &frozen.template))
         })
         .map(|frozen| RefusedTemplate {
-            component: frozen.name.clone(),
+            workload: frozen.workload.clone(),
             digest: canon::digest(&frozen.template),
         })
         .collect();

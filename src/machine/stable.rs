@@ -266,7 +266,7 @@ fn correction(
     refused: bool,
 ) -> Option<(Action, bool)> {
     if view.scope.template.is_none() {
-        if ctx.live_refused(&view.scope.name, &canon::digest(&workload.template)) {
+        if ctx.live_refused(&view.scope.target, &canon::digest(&workload.template)) {
             let write = write(view, workload, stable.template.clone());
             return Some((Action::Replace { write }, true));
         }
@@ -288,7 +288,7 @@ fn correction(
             .then(|| (own(view, workload, stable.fields.clone()), false));
     }
     if change == Change::Surroundings
-        && ctx.live_refused(&view.scope.name, &canon::digest(&wanted.template))
+        && ctx.live_refused(&view.scope.target, &canon::digest(&wanted.template))
     {
         let write = write(view, workload, stable.template.clone());
         return Some((Action::Replace { write }, true));

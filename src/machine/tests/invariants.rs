@@ -226,7 +226,7 @@ fn refused_content_is_not_released(sim: &Sim, decision: &Decision) {
                 let same = |f: &Frozen| canon::digest(&f.template) == template.digest;
                 let before =
                     stable.and_then(|s| s.data.components.iter().find(|f| f.name == frozen.name));
-                frozen.name == template.component && same(frozen) && !before.is_some_and(same)
+                frozen.workload == template.workload && same(frozen) && !before.is_some_and(same)
             });
             assert!(!again, "release {} has a refused template", release.number);
         }
