@@ -163,6 +163,23 @@ pub struct AuditLog {
     from: u64,
 }
 
+/// Where the last whole line of a file ends, found from its end backwards.
+fn last_line_end(file: &mut std::fs::File) -> std::io::Result<u64> {
+    const BLOCK: u64 = 64 * 1024;
+    let mut start = file.seek(SeekFrom::End(0))?;
+    while start > 0 {
+        let end = start;
+        start = end.saturating_sub(BLOCK);
+        file.seek(SeekFrom::Start(start))?;
+        let mut block = Vec::new();
+        file.by_ref().take(end - start).read_to_end(&mut block)?;
+        if let Some(at) = block.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(start + at as u64 + 1);
+        }
+    }
+    Ok(0)
+}
+
 impl AuditLog {
     pub(crate) fn new(path: &Path) -> Self {
         Self {
@@ -171,12 +188,14 @@ impl AuditLog {
         }
     }
 
-    /// The log from its present end on.
+    /// The log from its present end on. A line that is being written just now
+    /// belongs to what comes.
     #[must_use]
     pub fn from_here(&self) -> Self {
+        let end = std::fs::File::open(&self.path).and_then(|mut file| last_line_end(&mut file));
         Self {
             path: self.path.clone(),
-            from: std::fs::metadata(&self.path).map_or(0, |meta| meta.len()),
+            from: end.unwrap_or(0).max(self.from),
         }
     }
 

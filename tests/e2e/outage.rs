@@ -219,6 +219,7 @@ async fn sm_07_a_failed_read_is_not_a_change() {
     assert_eq!(status.history.len(), 1);
     assert_eq!(status.history[0].result, ReleaseResult::Succeeded);
     assert!(unread.contains("deployments"), "{unread:?}");
+    witness.saw(&status).await;
     assert_eq!(
         witness.phases(),
         [Phase::Stable, Phase::RollingOut, Phase::Stable]
@@ -253,6 +254,7 @@ async fn qb_03_late_events_and_conflicts_repeat_nothing() {
         results,
         [ReleaseResult::Succeeded, ReleaseResult::RolledBack]
     );
+    witness.saw(&status).await;
     witness.assert_coherent();
     assert_eq!(
         witness.phases(),

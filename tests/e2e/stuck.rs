@@ -79,6 +79,7 @@ async fn rb_04_a_stuck_rollback_says_so_and_heals_without_an_edit() {
         templates,
         "everything had been written already"
     );
+    witness.saw(&status).await;
     assert_eq!(witness.phases(), [Phase::Rollback, Phase::Stable]);
     witness.assert_coherent();
 }

@@ -57,6 +57,18 @@ impl Witness {
         self.seen.lock().unwrap().clone()
     }
 
+    /// Waits until a status was seen here too, which another watch saw first.
+    pub async fn saw(&self, status: &ReleasePlanStatus) {
+        let seen = async {
+            while !self.seen().contains(status) {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(crate::support::SOON, seen)
+            .await
+            .expect("the status is seen");
+    }
+
     /// The phases that were seen, each once in a row.
     pub fn phases(&self) -> Vec<Phase> {
         let mut phases: Vec<Phase> = self.seen().iter().filter_map(|s| s.phase).collect();
