@@ -20,7 +20,8 @@ pub struct ReleasePlanStatus {
     /// content has been judged: released, rolled back or refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_release_generation: Option<i64>,
-    /// Digest of the content that was judged last.
+    /// Digest of the spec's release content (annotation
+    /// `belay.dev/release-digest`) that was judged last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_content: Option<String>,
     /// Where the plan is.

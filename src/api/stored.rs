@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ReleasePlan, ReleasePlanStatus};
@@ -13,20 +13,56 @@ use super::{ReleasePlan, ReleasePlanStatus};
 /// old or damaged, can stop a watch or a review. [`crate::plan::Plan::parse`]
 /// makes sense of the spec.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
+#[serde(from = "Raw")]
 pub struct StoredPlan {
     /// Standard object metadata.
-    #[serde(default)]
     pub metadata: ObjectMeta,
     /// The spec as stored.
-    #[serde(default)]
     pub spec: Value,
     /// The status; absent also if what is stored cannot be read.
-    #[serde(
-        default,
-        deserialize_with = "lenient",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<ReleasePlanStatus>,
+    /// Why the stored status cannot be read, if that is so. It holds the memory
+    /// of releases, so it must not be taken for an empty one.
+    #[serde(skip)]
+    pub status_fault: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Raw {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Value,
+    #[serde(default)]
+    status: Value,
+}
+
+impl From<Raw> for StoredPlan {
+    fn from(raw: Raw) -> Self {
+        let (status, status_fault) = match decode(raw.status) {
+            Ok(status) => (status, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Self {
+            metadata: raw.metadata,
+            spec: raw.spec,
+            status,
+            status_fault,
+        }
+    }
+}
+
+fn decode(mut status: Value) -> Result<Option<ReleasePlanStatus>, serde_json::Error> {
+    match serde_json::from_value(status.clone()) {
+        Ok(status) => Ok(status),
+        // The log of decisions is for people: an entry of another version is no
+        // reason to forget the rest.
+        Err(error) => match status.as_object_mut().and_then(|s| s.remove("decisions")) {
+            Some(_) => serde_json::from_value(status),
+            None => Err(error),
+        },
+    }
 }
 
 impl StoredPlan {
@@ -45,11 +81,6 @@ impl StoredPlan {
     pub const fn is_deleting(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
-}
-
-fn lenient<'de, D: Deserializer<'de>>(input: D) -> Result<Option<ReleasePlanStatus>, D::Error> {
-    let value = Option::<Value>::deserialize(input)?;
-    Ok(value.and_then(|value| serde_json::from_value(value).ok()))
 }
 
 impl Resource for StoredPlan {
@@ -96,7 +127,28 @@ mod tests {
         .unwrap();
         assert_eq!(plan.spec["components"], "none");
         assert_eq!(plan.status, None);
+        assert!(
+            plan.status_fault
+                .is_some_and(|fault| fault.contains("FromTheFuture"))
+        );
         let empty: StoredPlan = serde_json::from_value(json!({})).unwrap();
         assert_eq!(empty.spec, Value::Null);
+    }
+
+    #[test]
+    fn a_decision_of_a_later_version_does_not_cost_the_rest_of_the_status() {
+        let plan: StoredPlan = serde_json::from_value(json!({
+            "status": {
+                "phase": "Stable",
+                "stableRevision": "shop-1",
+                "decisions": [{"at": "2026-01-01T00:00:00Z", "reason": "New", "message": ""}]
+            }
+        }))
+        .unwrap();
+        assert_eq!(plan.status_fault, None);
+        assert_eq!(
+            plan.status.unwrap().stable_revision.as_deref(),
+            Some("shop-1")
+        );
     }
 }

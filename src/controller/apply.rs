@@ -26,10 +26,29 @@ pub(super) async fn apply(
     plan: &mut StoredPlan,
     actions: &[Action],
 ) -> Result<(), ReconcileError> {
+    // What cannot be taken off the users' objects must not hold a plan for ever
+    // whose deletion has come to its end.
+    let parting = actions.contains(&Action::RemoveFinalizer);
+    let mut failed = None;
     for action in actions {
-        carry_out(ctx, plan, action).await?;
+        match carry_out(ctx, plan, action).await {
+            Ok(()) => {}
+            Err(error) if parting && error.is_denied() && *action != Action::RemoveFinalizer => {
+                tracing::warn!(%error, "something of Belay's stays behind");
+            }
+            // Workloads are independent of each other: one that cannot be
+            // written now must not hold the others.
+            Err(error) if is_template(action) && !error.is_refusal() => {
+                failed.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
+}
+
+const fn is_template(action: &Action) -> bool {
+    matches!(action, Action::Apply { .. } | Action::Replace { .. })
 }
 
 async fn carry_out(

@@ -44,6 +44,16 @@ pub enum ReconcileError {
         /// Its name.
         name: String,
     },
+    /// The stored status cannot be read; it is not overwritten.
+    #[error(
+        "the status of releaseplan {name} cannot be read by this version ({fault}); run the version that wrote it, or repair it"
+    )]
+    Status {
+        /// Name of the plan.
+        name: String,
+        /// What the decoder says.
+        fault: String,
+    },
     /// A stored revision cannot be used.
     #[error(transparent)]
     Revision(#[from] RevisionError),
@@ -83,6 +93,25 @@ impl ReconcileError {
     #[must_use]
     pub const fn is_conflict(&self) -> bool {
         matches!(self, Self::Conflict { .. })
+    }
+}
+
+impl ReconcileError {
+    /// Whether the API server refuses a template.
+    pub(super) const fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { .. })
+    }
+
+    /// Whether trying again is of no use: rights are missing, or a policy
+    /// refuses it.
+    pub(super) fn is_denied(&self) -> bool {
+        match self {
+            Self::Api { source, .. } => {
+                matches!(&**source, kube::Error::Api(status) if [403, 404, 422].contains(&status.code))
+            }
+            Self::Refused { .. } | Self::Ownership { .. } => true,
+            _ => false,
+        }
     }
 }
 

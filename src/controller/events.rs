@@ -35,6 +35,7 @@ fn event(ctx: &Context, plan: &StoredPlan, note: &EventNote, index: usize) -> Ev
     let now = ctx.clock.now();
     let name = plan.metadata.name.as_deref().unwrap_or_default();
     let stem: String = name.chars().take(200).collect();
+    let stem = stem.trim_end_matches(['-', '.']);
     Event {
         metadata: ObjectMeta {
             name: Some(format!("{stem}.{:x}.{index}", now.as_microsecond())),

@@ -8,10 +8,12 @@ mod apply;
 mod backoff;
 mod error;
 mod events;
+mod heal;
 mod observe;
 mod queue;
 mod reconcile;
 mod record;
+mod revisions;
 mod views;
 mod watches;
 
@@ -42,7 +44,7 @@ use crate::{
 };
 
 /// Passes at the same time.
-const CONCURRENCY: u16 = 16;
+const CONCURRENCY: u16 = 32;
 
 /// What every pass needs.
 struct Context {
@@ -53,6 +55,8 @@ struct Context {
     queued: Arc<queue::Queued>,
     watches: watches::Watches,
     backoffs: backoff::Backoffs,
+    conflicts: backoff::Backoffs,
+    revisions: revisions::Revisions,
     last_writes: record::LastWrites,
     resync: Duration,
 }
@@ -62,6 +66,8 @@ impl Context {
     fn forget(&self, uid: &str) {
         self.watches.stop(uid);
         self.backoffs.reset(uid);
+        self.conflicts.reset(uid);
+        self.revisions.forget(uid);
         self.last_writes.forget(uid);
     }
 }
@@ -92,9 +98,12 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         queued: Arc::clone(&queued),
         watches,
         backoffs: backoff::Backoffs::default(),
+        conflicts: backoff::Backoffs::default(),
+        revisions: revisions::Revisions::default(),
         last_writes: record::LastWrites::default(),
         resync,
     });
+    let forgetful = Arc::clone(&context);
     let (of_deployments, of_plans) = (store.clone(), store.clone());
     let (queued_by_plans, queued_by_deployments) = (Arc::clone(&queued), Arc::clone(&queued));
     let plans = watcher(
@@ -111,6 +120,9 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         if let Ok(watcher::Event::Apply(plan) | watcher::Event::Delete(plan)) = event {
             if matches!(event, Ok(watcher::Event::Apply(_))) {
                 queued_by_plans.add(&ObjectRef::from_obj(plan));
+            } else {
+                // However it went: nothing of it is kept.
+                forgetful.forget(plan.metadata.uid.as_deref().unwrap_or_default());
             }
             for waiting in waiting_beside(&of_plans, plan) {
                 if sender.try_send(waiting).is_err() {
@@ -120,7 +132,7 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         }
     })
     .applied_objects();
-    let queued_by_watches = Arc::clone(&queued);
+    let (queued_by_watches, gone) = (Arc::clone(&queued), queued);
     let triggers = futures::stream::unfold(receiver, async |mut receiver| {
         receiver.recv().await.map(|plan| (plan, receiver))
     })
@@ -146,15 +158,11 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         .reconcile_on(triggers)
         .graceful_shutdown_on(stop.clone().cancelled_owned())
         .run(reconcile::reconcile, on_error, context)
-        .for_each(async |outcome| {
+        .for_each(move |outcome| {
             if let Err(error) = outcome {
-                match error {
-                    controller::Error::ObjectNotFound(_) => {
-                        tracing::debug!(%error, "a plan is gone")
-                    }
-                    _ => tracing::warn!(%error, "the controller reports an error"),
-                }
+                notice(&gone, &error);
             }
+            std::future::ready(())
         });
     let watches = watches::run(tasks, stop);
     let sync = async move {
@@ -164,6 +172,17 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
     };
     futures::future::join3(controller, watches, sync).await;
     Ok(())
+}
+
+/// What the runtime could not hand to a pass.
+fn notice(queued: &queue::Queued, error: &controller::Error<ReconcileError, watcher::Error>) {
+    if let controller::Error::ObjectNotFound(plan) = error {
+        let namespace = plan.namespace.as_deref().unwrap_or_default();
+        queued.remove(&ObjectRef::new(&plan.name).within(namespace));
+        tracing::debug!(%error, "a plan is gone");
+    } else {
+        tracing::warn!(%error, "the controller reports an error");
+    }
 }
 
 /// How many plans are in each phase.

@@ -1,6 +1,6 @@
 //! Reads what a decision needs, and nothing more.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures::future::{join_all, try_join_all};
 use k8s_openapi::{
@@ -14,17 +14,17 @@ use kube::{
 };
 use serde_json::Value;
 
-use super::{Context, ReconcileError, error::judged};
+use super::{Context, ReconcileError, error::judged, revisions::load};
 use crate::{
     api::{
-        ABORT, DeletionPolicy, FIELD_MANAGER, FINALIZER, PLAN_UID, RELEASE_GENERATION,
-        REQUESTED_BY, RETRY, ReleasePlanStatus, StoredPlan, UNDO,
+        ABORT, DeletionPolicy, FIELD_MANAGER, FINALIZER, PLAN_UID, RELEASE_DIGEST,
+        RELEASE_GENERATION, REQUESTED_BY, RETRY, ReleasePlanStatus, StoredPlan, UNDO,
     },
     cluster::{Snapshot, as_stored, deployments, dry_run},
     fields::{Found, canon, managed_by},
     machine::{self, DryRun, Known, Observed, PlanFacts, Scope, Workload, World},
     plan::{Plan, Target, Violations, incumbent},
-    revision::{Revision, RevisionError},
+    revision::Revision,
 };
 
 /// A workload as the API server returned it, and what was made of it.
@@ -42,7 +42,7 @@ pub(super) async fn observe(
     status: &ReleasePlanStatus,
 ) -> Result<World, ReconcileError> {
     let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
-    let facts = facts(ctx, stored).await?;
+    let facts = facts(ctx, stored, parsed).await?;
     let scope = machine::scope(parsed.ok(), status);
     let reads = scope
         .iter()
@@ -62,12 +62,13 @@ pub(super) async fn observe(
     };
 
     watch(ctx, stored, &facts.uid, &scope, &mut live, needs.pods);
-    let revisions: BTreeMap<String, Revision> =
+    let revisions: BTreeMap<String, Arc<Revision>> =
         revisions.into_iter().map(|r| (r.name.clone(), r)).collect();
     let stable = status
         .stable_revision
         .as_ref()
         .and_then(|name| revisions.get(name));
+    let resting = status.release.is_none();
     let tries = scope
         .iter()
         .zip(&mut live)
@@ -75,7 +76,7 @@ pub(super) async fn observe(
         .filter(|(_, wanted)| **wanted)
         .map(|((scope, live), _)| {
             let found = machine::found(status, &revisions, &scope.target);
-            try_templates(ctx, namespace, scope, live.as_mut(), found, stable)
+            try_templates(ctx, namespace, scope, live.as_mut(), found, stable, resting)
         });
     for outcome in join_all(tries).await {
         outcome?;
@@ -107,7 +108,8 @@ async fn try_templates(
     scope: &Scope,
     live: Option<&mut Live>,
     found: Found,
-    stable: Option<&Revision>,
+    stable: Option<&Arc<Revision>>,
+    resting: bool,
 ) -> Result<(), ReconcileError> {
     let (target, Some(live)) = (&scope.target, live) else {
         return Ok(());
@@ -129,7 +131,13 @@ async fn try_templates(
         }
     }
     let frozen = stable.and_then(|revision| revision.data.of(target));
-    let frozen = frozen.filter(|frozen| !canon::equal(&frozen.template, wanted));
+    // New content of the plan is another template anyway, and once a release
+    // has begun the question is answered.
+    let frozen = frozen.filter(|frozen| {
+        resting
+            && frozen.partial_digest == scope.template_digest
+            && !canon::equal(&frozen.template, wanted)
+    });
     if let Some(frozen) = frozen {
         let answer = as_stored(
             &ctx.client,
@@ -143,7 +151,11 @@ async fn try_templates(
     Ok(())
 }
 
-async fn facts(ctx: &Context, stored: &StoredPlan) -> Result<PlanFacts, ReconcileError> {
+async fn facts(
+    ctx: &Context,
+    stored: &StoredPlan,
+    parsed: Result<&Plan, &Violations>,
+) -> Result<PlanFacts, ReconcileError> {
     let meta = &stored.metadata;
     let deleting = stored.is_deleting();
     let namespace = meta.namespace.clone().unwrap_or_default();
@@ -156,9 +168,13 @@ async fn facts(ctx: &Context, stored: &StoredPlan) -> Result<PlanFacts, Reconcil
         name: meta.name.clone().unwrap_or_default(),
         uid: meta.uid.clone().unwrap_or_default(),
         generation: meta.generation.unwrap_or_default(),
+        // A number that belongs to other content says nothing about this one.
         release_generation: stored
             .annotation(RELEASE_GENERATION)
-            .and_then(|n| n.parse().ok()),
+            .filter(|_| {
+                parsed.is_ok_and(|plan| stored.annotation(RELEASE_DIGEST) == Some(plan.content()))
+            })
+            .and_then(|number| number.parse().ok()),
         requested_by: stored.annotation(REQUESTED_BY).map(str::to_owned),
         abort: stored.annotation(ABORT).map(str::to_owned),
         undo: stored.annotation(UNDO).map(str::to_owned),
@@ -206,31 +222,6 @@ fn watch(
             ctx.watches
                 .new_pods(uid, &scope.target, &workload.uid, &workload.template);
     }
-}
-
-async fn load(
-    ctx: &Context,
-    namespace: &str,
-    plan_uid: &str,
-    names: &[String],
-) -> Result<Vec<Revision>, ReconcileError> {
-    let api = Api::<ControllerRevision>::namespaced(ctx.client.clone(), namespace);
-    let reads = names.iter().map(|name| api.get_opt(name));
-    let mut revisions = Vec::new();
-    for (name, read) in names.iter().zip(join_all(reads).await) {
-        let read = read.map_err(ReconcileError::api(format!(
-            "read controllerrevision {name}"
-        )))?;
-        let Some(object) = read else { continue };
-        match Revision::from_object(&object, plan_uid) {
-            Ok(revision) => revisions.push(revision),
-            // A damaged one is as good as gone, and that is decided upon.
-            Err(error @ (RevisionError::Damaged { .. } | RevisionError::Unreadable { .. })) => {
-                tracing::error!(%error, "a revision cannot be used");
-            }
-        }
-    }
-    Ok(revisions)
 }
 
 /// All revisions of a plan that are whole.
@@ -307,7 +298,6 @@ fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError>
                 .pointer("/spec/paused")
                 .and_then(Value::as_bool)
                 .unwrap_or_default(),
-            replica_failure: replica_failure(data),
             template: snapshot.template.clone(),
             owned: snapshot.owned.clone(),
             marked: entries.iter().any(is_ours),
@@ -329,19 +319,6 @@ fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError>
 pub(super) fn is_ours(entry: &ManagedFieldsEntry) -> bool {
     entry.manager.as_deref() == Some(FIELD_MANAGER)
         && entry.subresource.as_deref().unwrap_or_default().is_empty()
-}
-
-fn replica_failure(data: &Value) -> Option<String> {
-    let conditions = data.pointer("/status/conditions")?.as_array()?;
-    let condition = conditions
-        .iter()
-        .find(|c| c["type"] == "ReplicaFailure" && c["status"] == "True")?;
-    Some(
-        condition["message"]
-            .as_str()
-            .unwrap_or("no message")
-            .to_owned(),
-    )
 }
 
 /// Other managers of fields in the pod template, newest first.

@@ -12,10 +12,10 @@ use kube::{
     runtime::{controller::Action, reflector::ObjectRef},
 };
 
-use super::{Context, ReconcileError, apply, events, observe, record};
+use super::{Context, ReconcileError, apply, events, heal, observe, record};
 use crate::{
     api::{ConditionType, Phase, Reason, ReleasePlanStatus, StoredPlan, merge_conditions},
-    machine::{self, Decision, Input, World},
+    machine::{self, Decision, EventNote, Input, World},
     plan::{Plan, Violations},
 };
 
@@ -47,18 +47,22 @@ pub(super) async fn reconcile(
     match outcome {
         Ok(action) => {
             ctx.backoffs.reset(&uid);
+            ctx.conflicts.reset(&uid);
             Ok(action)
         }
         Err(error) if error.is_conflict() => {
             tracing::debug!(%error, "read again");
-            Ok(Action::requeue(AFTER_CONFLICT))
+            // The first is the usual race; a writer who never lets us through
+            // must not be answered at full speed.
+            let wait = ctx.conflicts.failed(&uid, Instant::now(), u32::MAX);
+            Ok(Action::requeue(wait.delay.max(AFTER_CONFLICT)))
         }
         Err(error) => {
             let most = Plan::parse(&plan.spec).map_or(MAX_RETRIES, |plan| plan.max_retries());
             let wait = ctx.backoffs.failed(&uid, Instant::now(), most);
             tracing::warn!(%error, failures = wait.failures, delay = ?wait.delay, "a pass failed");
             if wait.failures >= most {
-                report(&ctx, &plan, &error, wait.failures).await;
+                report(&ctx, &plan, &error, most).await;
             }
             Ok(Action::requeue(wait.delay))
         }
@@ -86,31 +90,17 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileErr
         ctx.forget(cached.metadata.uid.as_deref().unwrap_or_default());
         return Ok(Action::await_change());
     };
+    if let Some(fault) = plan.status_fault.take() {
+        return Err(ReconcileError::Status { name, fault });
+    }
     let parsed = Plan::parse(&plan.spec);
+    if let Ok(parsed) = &parsed {
+        heal::heal(ctx, &mut plan, parsed).await?;
+    }
     let parsed = parsed.as_ref();
     let status = plan.status.clone().unwrap_or_default();
     let mut world = observe::observe(ctx, &plan, parsed, &status).await?;
-    let mut decision = decide(ctx, parsed, &status, &world);
-    let mut outcome = apply::apply(ctx, &mut plan, &decision.actions).await;
-    if let Err(ReconcileError::Refused { target, message }) = &outcome
-        && status.release.is_some()
-    {
-        // The verdict of the API server is part of the world. What it makes of
-        // the release is decided like everything else.
-        let scope = machine::scope(parsed.ok(), &status);
-        for (scope, component) in scope.iter().zip(&mut world.components) {
-            if scope.target == *target
-                && let Some(workload) = component.workload.as_mut()
-            {
-                workload.refusal = Some(message.clone());
-            }
-        }
-        decision = decide(ctx, parsed, &status, &world);
-        if !decision.actions.iter().any(|action| matches!(action, machine::Action::Apply { write } | machine::Action::Replace { write } if write.target == *target)) {
-            outcome = apply::apply(ctx, &mut plan, &decision.actions).await;
-        }
-    }
-    outcome?;
+    let decision = carry_out(ctx, &mut plan, parsed, &status, &mut world).await?;
     if decision.actions.contains(&machine::Action::RemoveFinalizer) {
         events::tell(ctx, &plan, &decision.events).await;
         ctx.forget(&world.plan.uid);
@@ -122,6 +112,39 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileErr
     events::tell(ctx, &plan, &decision.events).await;
     let wake = [decision.wake, put_off].into_iter().flatten().min();
     Ok(Action::requeue(wake.unwrap_or(ctx.resync).min(ctx.resync)))
+}
+
+/// Decides and carries out. That the API server refuses a template is part of
+/// the world: what it makes of the plan is decided like everything else.
+async fn carry_out(
+    ctx: &Context,
+    plan: &mut StoredPlan,
+    parsed: Result<&Plan, &Violations>,
+    status: &ReleasePlanStatus,
+    world: &mut World,
+) -> Result<Decision, ReconcileError> {
+    let scope = machine::scope(parsed.ok(), status);
+    loop {
+        let decision = decide(ctx, parsed, status, world);
+        let error = match apply::apply(ctx, plan, &decision.actions).await {
+            Ok(()) => return Ok(decision),
+            Err(error) => error,
+        };
+        let ReconcileError::Refused { target, message } = &error else {
+            return Err(error);
+        };
+        let component = scope
+            .iter()
+            .zip(&mut world.components)
+            .find(|(s, _)| s.target == *target);
+        let workload = component.and_then(|(_, component)| component.workload.as_mut());
+        match workload {
+            Some(workload) if workload.refusal.is_none() => {
+                workload.refusal = Some(message.clone());
+            }
+            _ => return Err(error),
+        }
+    }
 }
 
 fn decide(
@@ -176,7 +199,7 @@ const fn phase_name(phase: Phase) -> &'static str {
 
 /// Says in the status that the operator keeps failing on a plan. Best effort:
 /// the API server may be what fails.
-async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, failures: u32) {
+async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, most: u32) {
     let api =
         Api::<StoredPlan>::namespaced(ctx.client.clone(), &cached.namespace().unwrap_or_default());
     let write = async {
@@ -184,12 +207,17 @@ async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, fail
             .get(&cached.name_any())
             .await
             .map_err(ReconcileError::api("read the plan"))?;
+        if plan.status_fault.is_some() {
+            // What cannot be read must not be overwritten.
+            return Ok(None);
+        }
         let mut status = plan.status.clone().unwrap_or_default();
-        let text = format!("{error}; tried {failures} times or more, and tried again every minute");
+        let text =
+            format!("{error}; it failed {most} times in a row and is tried again every minute");
         let known = status
             .conditions
             .iter()
-            .any(|c| c.reason == Reason::ReconcileError.as_str());
+            .any(|c| c.reason == Reason::ReconcileError.as_str() && c.message == text);
         if known {
             return Ok(None);
         }
@@ -206,7 +234,12 @@ async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, fail
                 Reason::ReconcileError,
                 String::new(),
             ),
-            (ConditionType::Stalled, true, Reason::ReconcileError, text),
+            (
+                ConditionType::Stalled,
+                true,
+                Reason::ReconcileError,
+                text.clone(),
+            ),
         ];
         merge_conditions(
             &mut status.conditions,
@@ -214,7 +247,14 @@ async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, fail
             plan.metadata.generation,
             ctx.clock.now(),
         );
-        record::record(ctx, &plan, &status).await
+        let recorded = record::record(ctx, &plan, &status).await;
+        let event = EventNote {
+            warning: true,
+            reason: Reason::ReconcileError,
+            note: text,
+        };
+        events::tell(ctx, &plan, &[event]).await;
+        recorded
     };
     match tokio::time::timeout(Duration::from_secs(5), write).await {
         Ok(Ok(_)) => {}

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use k8s_openapi::{
     api::{
-        apps::v1::ReplicaSet,
+        apps::v1::{ReplicaSet, ReplicaSetCondition},
         core::v1::{ContainerStatus, Pod},
     },
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
@@ -20,16 +20,24 @@ use crate::{
     machine::{NewPods, PodFault},
 };
 
-/// A ReplicaSet: whose it is, which template it has and how many of its pods
-/// are available.
+/// A ReplicaSet: whose it is, which template it has and how its pods are.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct ReplicaSetView {
     #[serde(default)]
     pub(super) metadata: ObjectMeta,
     #[serde(rename = "spec", default, deserialize_with = "template_digest")]
     pub(super) digest: String,
-    #[serde(rename = "status", default, deserialize_with = "available")]
-    pub(super) available: i32,
+    #[serde(default)]
+    status: ReplicaSetViewStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReplicaSetViewStatus {
+    #[serde(default)]
+    available_replicas: i32,
+    #[serde(default)]
+    conditions: Vec<ReplicaSetCondition>,
 }
 
 /// A pod: whose it is and how its containers are.
@@ -66,16 +74,6 @@ fn template_digest<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Err
         labels.remove("pod-template-hash");
     }
     Ok(canon::digest(&template))
-}
-
-fn available<'de, D: Deserializer<'de>>(input: D) -> Result<i32, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Status {
-        #[serde(default)]
-        available_replicas: i32,
-    }
-    Ok(Status::deserialize(input)?.available_replicas)
 }
 
 /// Drops what nobody reads from the metadata.
@@ -146,8 +144,14 @@ pub(super) fn new_pods<'a>(
         rank(a).cmp(&rank(b)).then_with(|| a.pod.cmp(&b.pod))
     });
     faults.truncate(5);
+    let failure = current
+        .status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == "ReplicaFailure" && condition.status == "True");
     NewPods {
-        available: current.available,
+        available: current.status.available_replicas,
+        refused: failure.map(|c| c.message.clone().unwrap_or_else(|| "no message".to_owned())),
         faults,
     }
 }

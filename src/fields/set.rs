@@ -214,6 +214,17 @@ impl FieldSet {
         }
     }
 
+    /// Whether applying these fields leaves the order of all lists alone: a
+    /// server-side apply that names several items of a list puts them side by
+    /// side.
+    pub fn leaves_order(&self) -> bool {
+        let items = self
+            .children
+            .keys()
+            .filter(|element| !matches!(element, PathElement::Field(_)));
+        items.count() <= 1 && self.children.values().all(Self::leaves_order)
+    }
+
     pub(super) fn is_member(&self) -> bool {
         self.member
     }

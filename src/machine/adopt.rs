@@ -12,15 +12,26 @@ use crate::{
     api::{ComponentState, Phase, Reason},
     fields::{FieldSet, Found, canon},
     plan::{Plan, Target},
-    revision::{Frozen, Revision, RevisionData},
+    revision::{Frozen, MAX_BYTES, Revision, RevisionData},
 };
 
 /// Marks the workloads as held by this plan, from now on if they were not.
 pub(super) fn claim(ctx: &mut Context<'_>, plan: &Plan) {
     let now = ctx.micros();
     for index in 0..ctx.scope.len() {
+        let live = ctx
+            .input
+            .world
+            .components
+            .get(index)
+            .and_then(|c| c.workload.as_ref());
+        let uid = live.map(|workload| workload.uid.clone());
         if let Some(component) = ctx.component(index) {
             component.claimed_at.get_or_insert_with(|| now.clone());
+            if component.uid.is_some() && uid.is_some() && component.uid != uid {
+                // Another object: nobody has fought over this one yet.
+                component.written_at.clear();
+            }
         }
     }
     let order = |reference: &crate::api::WorkloadRef| {
@@ -112,7 +123,9 @@ fn first(ctx: &mut Context<'_>, plan: &Plan, waiting: &[(usize, String, bool)]) 
             .clone();
         let passed = ctx.since(&since);
         due |= *nothing || passed >= deadline;
-        ctx.wake_in(deadline.saturating_sub(passed));
+        if passed < deadline {
+            ctx.wake_in(deadline.saturating_sub(passed));
+        }
     }
     let texts: Vec<&str> = waiting.iter().map(|(_, text, _)| text.as_str()).collect();
     let text = format!(
@@ -124,7 +137,7 @@ fn first(ctx: &mut Context<'_>, plan: &Plan, waiting: &[(usize, String, bool)]) 
             Ok(desired) if desired.changed() => return settle::begin(ctx, &desired),
             Ok(_) => {}
             Err(obstacle) => {
-                return stable::obstructed(ctx, plan, obstacle.reason, &obstacle.message);
+                return stable::obstructed(ctx, obstacle.reason, &obstacle.message);
             }
         }
     }
@@ -132,12 +145,20 @@ fn first(ctx: &mut Context<'_>, plan: &Plan, waiting: &[(usize, String, bool)]) 
 }
 
 fn take(ctx: &mut Context<'_>, plan: &Plan) {
-    let components = ctx.components().filter_map(frozen).collect();
-    let data = RevisionData {
-        canon: canon::CANON_VERSION,
-        spec: plan.content().to_owned(),
-        components,
+    let data = match desired(ctx, plan) {
+        // What is live is what the plan asks for, with the fields that it will
+        // own and what stands in them.
+        Ok(desired) if !desired.changed() => desired.data(),
+        _ => RevisionData {
+            canon: canon::CANON_VERSION,
+            // What the plan asks for was not released yet.
+            spec: String::new(),
+            components: ctx.components().filter_map(frozen).collect(),
+        },
     };
+    if let Some(text) = too_large(&data) {
+        return report::stalled(ctx, Reason::TemplateRefused, &text);
+    }
     store(ctx, data);
     ctx.status.phase = Some(Phase::Stable);
     let name = ctx.status.stable_revision.clone().unwrap_or_default();
@@ -151,6 +172,14 @@ fn take(ctx: &mut Context<'_>, plan: &Plan) {
         Reason::BaselineTaken,
         "the stable revision is taken; now the plan is compared with what is live",
     );
+}
+
+/// Says so if the templates do not fit into a revision.
+pub(super) fn too_large(data: &RevisionData) -> Option<String> {
+    let bytes = data.bytes();
+    (bytes > MAX_BYTES).then(|| {
+        format!("the pod templates take {bytes} bytes together; a revision holds up to {MAX_BYTES}. Move large values into ConfigMaps, or split the plan")
+    })
 }
 
 fn store(ctx: &mut Context<'_>, data: RevisionData) {
@@ -223,16 +252,18 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
         .cloned()
         .collect();
     components.extend(joined);
+    let data = RevisionData {
+        components,
+        ..current.data.clone()
+    };
+    if let Some(text) = too_large(&data) {
+        report::stalled(ctx, Reason::TemplateRefused, &text);
+        return true;
+    }
     for action in disowned {
         ctx.act(action);
     }
-    store(
-        ctx,
-        RevisionData {
-            components,
-            ..current.data.clone()
-        },
-    );
+    store(ctx, data);
     ctx.status.components.retain(|c| !is_gone(&c.workload));
     // The rest of the content may be new as well, or only the spec's record of
     // it: the next pass looks at all of it.

@@ -1,7 +1,7 @@
 //! The frame of a decision: common looks at the world, the record of what is
 //! decided, and the choice of the part that decides.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
@@ -204,6 +204,13 @@ impl<'a> Context<'a> {
         self.actions.push(action);
     }
 
+    /// Takes back the writes of templates that were decided in this pass.
+    pub(super) fn discard_writes(&mut self) {
+        let template =
+            |action: &Action| matches!(action, Action::Apply { .. } | Action::Replace { .. });
+        self.actions.retain(|action| !template(action));
+    }
+
     /// Looks again after `delay` at the latest.
     pub(super) fn wake_in(&mut self, delay: Duration) {
         self.wake = Some(self.wake.map_or(delay, |wake| wake.min(delay)));
@@ -263,7 +270,7 @@ impl<'a> Context<'a> {
     }
 
     pub(super) fn revision(&self, name: Option<&String>) -> Option<&'a Revision> {
-        self.input.world.revisions.get(name?)
+        self.input.world.revisions.get(name?).map(Arc::as_ref)
     }
 
     pub(super) fn stable(&self) -> Option<&'a Revision> {

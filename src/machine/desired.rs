@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    DryRun,
+    DryRun, adopt,
     context::{Context, View},
     needs::found,
 };
@@ -12,7 +12,7 @@ use crate::{
     api::Reason,
     fields::{FieldSet, Found, canon, project, put_back},
     plan::{Plan, missing_containers},
-    revision::{Frozen, MAX_BYTES, Revision, RevisionData},
+    revision::{Frozen, Revision, RevisionData},
 };
 
 /// How a component differs from the stable revision.
@@ -42,6 +42,19 @@ pub(super) struct Desired {
 impl Desired {
     pub(super) fn changed(&self) -> bool {
         self.changes.iter().any(|change| *change != Change::None)
+    }
+
+    /// Whether some of it was done to a workload itself, so that it is under way
+    /// already and has to be guarded: a pause only holds what the plan would do.
+    pub(super) fn has_begun(&self) -> bool {
+        self.frozen
+            .iter()
+            .zip(&self.changes)
+            .any(|(frozen, change)| match change {
+                Change::None => false,
+                Change::Surroundings => true,
+                Change::Content => frozen.partial_digest.is_none(),
+            })
     }
 
     pub(super) fn data(&self) -> RevisionData {
@@ -124,26 +137,24 @@ fn collect<'a>(
             message: texts.join("; "),
         });
     }
-    let bytes: usize = frozen.iter().map(|f| f.template.to_string().len()).sum();
-    if bytes > MAX_BYTES {
-        return Err(Obstacle {
-            reason: Reason::TemplateRefused,
-            message: format!(
-                "the pod templates take {bytes} bytes together; a revision holds up to {MAX_BYTES}. Move large values into ConfigMaps, or split the plan"
-            ),
-        });
-    }
     let parts: Vec<_> = frozen
         .iter()
         .map(|f| json!([f.name, canon::digest(&f.template)]))
         .collect();
     let content = canon::digest_json(&json!({ "spec": spec, "templates": parts }));
-    Ok(Desired {
+    let desired = Desired {
         frozen,
         changes,
         content,
         spec,
-    })
+    };
+    match adopt::too_large(&desired.data()) {
+        None => Ok(desired),
+        Some(message) => Err(Obstacle {
+            reason: Reason::TemplateRefused,
+            message,
+        }),
+    }
 }
 
 /// Names the workloads that do not exist.
@@ -223,6 +234,12 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         });
     };
     if view.scope.template.is_none() {
+        // What was refused is not wanted, wherever it is set again.
+        if let Some(stable) = stable
+            && ctx.live_refused(&view.scope.name, &canon::digest(&workload.template))
+        {
+            return Ok(stable.clone());
+        }
         let template = workload.template.clone();
         return Ok(frozen(
             None,

@@ -22,7 +22,11 @@ pub(super) fn pods(
         message,
         at: ctx.micros(),
     };
-    if let Some(text) = &workload.replica_failure
+    let refused = workload
+        .new_pods
+        .as_ref()
+        .and_then(|pods| pods.refused.as_ref());
+    if let Some(text) = refused
         && workload.observed
         && workload.updated < workload.replicas
     {

@@ -14,6 +14,7 @@ mod desired;
 mod judge;
 mod needs;
 mod rebuild;
+mod records;
 mod report;
 mod restore;
 mod rollout;

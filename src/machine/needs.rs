@@ -1,7 +1,7 @@
 //! What a pass has to read before it can decide: nothing more, so that an idle
 //! plan costs no dry run and no revision is loaded for it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{PlanFacts, Scope, Workload};
 use crate::{
@@ -78,7 +78,7 @@ pub fn needs(
 #[must_use]
 pub fn found(
     status: &ReleasePlanStatus,
-    revisions: &BTreeMap<String, Revision>,
+    revisions: &BTreeMap<String, Arc<Revision>>,
     target: &Target,
 ) -> Found {
     let applied = status.release.iter().flat_map(|release| &release.applied);

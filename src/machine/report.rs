@@ -87,8 +87,10 @@ fn set(
 }
 
 /// Marks the content that is wanted now as judged.
-pub(super) fn judged(ctx: &mut Context<'_>, content: &str) {
-    ctx.status.observed_content = Some(content.to_owned());
+pub(super) fn judged(ctx: &mut Context<'_>) {
+    if let Ok(plan) = ctx.input.plan {
+        ctx.status.observed_content = Some(plan.content().to_owned());
+    }
     if let Some(number) = ctx.input.world.plan.release_generation {
         ctx.status.observed_release_generation = Some(number);
     }

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use super::{
     Action, Workload, adopt, commands,
-    context::{Context, View, is_at, is_complete},
-    judge, report,
-    rollout::{narrow, prune, record, reset},
+    context::{Context, View, cut, is_at, is_complete},
+    judge,
+    records::{prune, record},
+    report,
+    rollout::{narrow, reset},
     stable::{self, may_write},
     stopped,
 };
@@ -16,8 +18,8 @@ use crate::{
         Cause, ComponentState, Failure, Phase, Reason, RefusedContent, RefusedTemplate,
         ReleaseKind, ReleaseResult, Stage,
     },
-    fields::{FieldSet, canon, put_back},
-    plan::Target,
+    fields::{FieldSet, canon, get, project, put_back},
+    plan::{Target, missing_containers},
     revision::{Frozen, Revision},
 };
 
@@ -32,6 +34,11 @@ pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
     if ctx.status.stable_revision.is_none() {
         return fail(ctx, &failure);
     }
+    ctx.discard_writes();
+    let failure = Failure {
+        message: cut(&failure.message),
+        ..failure
+    };
     to_proven(ctx, &failure);
     let stable = ctx.status.stable_revision.clone().unwrap_or_default();
     let from = ctx.status.target_revision.as_ref();
@@ -126,13 +133,14 @@ fn cause(failure: &Failure) -> String {
 
 /// Ends a release that has nothing to return to, where it is.
 fn fail(ctx: &mut Context<'_>, failure: &Failure) {
+    ctx.discard_writes();
     let text = format!("{}: {}", cause(failure), failure.message);
     record(ctx, ReleaseResult::Failed, Some(text.clone()));
-    let target = ctx.status.target_revision.take().unwrap_or_default();
+    ctx.status.target_revision = None;
     ctx.status.release = None;
     stable::remember(ctx, None);
     ctx.status.phase = Some(Phase::Failed);
-    report::judged(ctx, &target);
+    report::judged(ctx);
     report::stalled(
         ctx,
         Reason::ReleaseFailed,
@@ -156,6 +164,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         .map_or(DEADLINE, |plan| plan.progress_deadline());
     let mut waiting = Vec::new();
     let mut contended = None;
+    let mut refused = None;
     let mut late = false;
     for index in backwards(ctx) {
         let Some(scope) = ctx.scope.get(index).cloned() else {
@@ -190,6 +199,24 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         }
         if !is_at(workload, frozen, &touched) {
             waiting.push(format!("{} to go back", scope.target));
+            let own = project(&frozen.template, &touched);
+            if let Some(gone) = missing_containers(&own, &workload.template)
+                .into_iter()
+                .next()
+            {
+                // Writing it would add the container instead of changing it.
+                let text = format!("{} has {gone}, so its fields cannot go back", scope.target);
+                refused.get_or_insert(text);
+                continue;
+            }
+            if let Some(text) = &workload.refusal {
+                // It must not hold the others.
+                refused.get_or_insert(format!(
+                    "{} refuses its stable template: {text}",
+                    scope.target
+                ));
+                continue;
+            }
             if let Some(text) = back(ctx, view, workload, frozen, &touched) {
                 contended.get_or_insert(text);
             }
@@ -222,8 +249,15 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     if waiting.is_empty() {
         return finish(ctx, stable);
     }
-    if (late || contended.is_some()) && newer_spec(ctx) && !ctx.input.world.plan.deleting {
+    let stuck = late || contended.is_some() || refused.is_some();
+    if stuck && newer_spec(ctx) && !ctx.input.world.plan.deleting {
         return supersede(ctx);
+    }
+    if let Some(text) = refused {
+        ctx.wake_in(SLOW);
+        let text =
+            format!("{text}. Allow it, or change the content of the plan; all others went back");
+        return report::stalled(ctx, Reason::TemplateRefused, &text);
     }
     verdict(ctx, &waiting, contended, late);
 }
@@ -396,13 +430,23 @@ fn back(
         component.state = Some(ComponentState::Restoring);
         component.progress_at = None;
     }
-    let template = if touched.is_empty() {
-        frozen.template.clone()
+    ctx.act(if touched.is_empty() {
+        let write = stable::write(view, workload, frozen.template.clone());
+        Action::Replace { write }
+    } else if touched.leaves_order()
+        && touched
+            .leaves()
+            .iter()
+            .all(|p| get(&frozen.template, p).is_some())
+    {
+        // One write does it, ownership included. What is to be taken out may
+        // have got another owner meanwhile, and would stay.
+        let write = stable::write(view, workload, project(&frozen.template, touched));
+        Action::Apply { write }
     } else {
-        put_back(&workload.template, &frozen.template, touched)
-    };
-    ctx.act(Action::Replace {
-        write: stable::write(view, workload, template),
+        let template = put_back(&workload.template, &frozen.template, touched);
+        let write = stable::write(view, workload, template);
+        Action::Replace { write }
     });
     None
 }
@@ -496,16 +540,13 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision) {
     if !reverted && !deleted {
         refuse(ctx);
     }
-    let target = ctx.status.target_revision.take();
+    ctx.status.target_revision = None;
     commands::lift_hold(ctx);
     ctx.status.release = None;
     reset(ctx, ComponentState::Stable);
     stable::remember(ctx, Some(stable));
     let limit = ctx.input.plan.map_or(10, |plan| plan.history_limit());
     prune(ctx, limit);
-    if let Some(target) = target.filter(|_| !reverted) {
-        ctx.status.observed_content = Some(target);
-    }
     let text = format!(
         "everything that was moved is back on {} and available ({})",
         stable.name,

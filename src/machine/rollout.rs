@@ -6,18 +6,19 @@ use std::time::Duration;
 use super::{
     Action, Workload, adopt, commands,
     context::{Context, View, is_at, is_complete},
-    judge, report, restore,
+    judge,
+    records::{prune, record},
+    report, restore,
     stable::{self, may_write, numbers},
     stopped,
     types::TemplateWrite,
 };
 use crate::{
     api::{
-        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseKind, ReleaseRecord,
-        ReleaseResult, Stage,
+        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseKind, ReleaseResult, Stage,
     },
     fields::{canon, project, put_back},
-    plan::{Plan, missing_containers},
+    plan::{Plan, Target, missing_containers},
     revision::{Frozen, Revision},
 };
 
@@ -211,7 +212,12 @@ fn walk(
             promote(ctx, view, workload, frozen, ready && !holds, &mut pass);
             continue;
         }
-        if !retried && let Some(failure) = judge::pods(ctx, limits.restarts, view, workload) {
+        // Pods of a component without a change are old, and so are their
+        // restarts. That they are available is judged like for all others.
+        if !retried
+            && is_changed(ctx, frozen, &scope.target)
+            && let Some(failure) = judge::pods(ctx, limits.restarts, view, workload)
+        {
             pass.failure.get_or_insert(failure);
         }
         if resumed && let Some(component) = ctx.component(index) {
@@ -250,6 +256,12 @@ fn walk(
         }
     }
     pass
+}
+
+/// Whether the target gives a workload another template than the stable one.
+fn is_changed(ctx: &Context<'_>, frozen: &Frozen, target: &Target) -> bool {
+    let stable = ctx.stable().and_then(|stable| stable.data.of(target));
+    stable.is_none_or(|stable| !canon::equal(&stable.template, &frozen.template))
 }
 
 /// Which components are available on the target.
@@ -471,7 +483,6 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     record(ctx, ReleaseResult::Succeeded, None);
     unproven(ctx, target);
     ctx.status.stable_revision = Some(target.name.clone());
-    ctx.status.observed_content = Some(target.name.clone());
     ctx.status.target_revision = None;
     ctx.status.release = None;
     ctx.status
@@ -528,56 +539,6 @@ pub(super) fn narrow(view: View<'_>, workload: &Workload, frozen: &Frozen) -> Op
     let fields = &frozen.fields;
     let wrong = stable::strays(workload, fields) || !fields.is_subset(&workload.owned);
     wrong.then(|| stable::own(view, workload, fields.clone()))
-}
-
-/// Enters the release in progress into the history.
-pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Option<String>) {
-    let ended = ctx.time();
-    let Some(release) = ctx.release() else { return };
-    let record = ReleaseRecord {
-        number: release.number,
-        kind: release.kind,
-        revision: ctx.status.target_revision.clone(),
-        requested_by: release.requested_by.clone(),
-        unproven: false,
-        from: ctx.status.stable_revision.clone(),
-        started_at: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(release.started_at.0),
-        ended_at: ended,
-        result,
-        message,
-    };
-    ctx.status.history.push(record);
-}
-
-/// Bounds the history, and with it the revisions that are kept.
-pub(super) fn prune(ctx: &mut Context<'_>, limit: usize) {
-    let surplus = ctx.status.history.len().saturating_sub(limit);
-    let dropped: Vec<_> = ctx.status.history.drain(..surplus).collect();
-    let surplus = ctx.status.refused.len().saturating_sub(limit);
-    ctx.status.refused.drain(..surplus);
-    let mut keep: Vec<String> = ctx
-        .status
-        .history
-        .iter()
-        .flat_map(|record| [record.revision.clone(), record.from.clone()])
-        .flatten()
-        .chain(
-            ctx.status
-                .refused
-                .iter()
-                .map(|refused| refused.revision.clone()),
-        )
-        .chain(ctx.status.stable_revision.clone())
-        .chain(ctx.status.proven_revision.clone())
-        .chain(ctx.status.target_revision.clone())
-        .chain(ctx.release().map(|r| r.applied.clone()).unwrap_or_default())
-        .collect();
-    keep.sort();
-    keep.dedup();
-    // The listing is spared as long as there can be nothing to delete.
-    if !dropped.is_empty() {
-        ctx.act(Action::PruneRevisions { keep });
-    }
 }
 
 /// The record of what is being released is gone.

@@ -85,7 +85,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         }
         Err(obstacle) => {
             return abandon(ctx, |ctx| {
-                stable::obstructed(ctx, plan, obstacle.reason, &obstacle.message);
+                stable::obstructed(ctx, obstacle.reason, &obstacle.message);
             });
         }
     };
@@ -100,7 +100,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     }
     // Once something is touched it has to be judged, which is the next stage's
     // work; that stage holds for a pause itself.
-    if plan.paused() && !touched {
+    if plan.paused() && !touched && !desired.has_begun() {
         let text = "the release waits: the plan is paused (spec.paused)";
         return report::progressing(ctx, Reason::Paused, text);
     }

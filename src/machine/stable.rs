@@ -14,7 +14,7 @@ use super::{
     types::{DryRun, TemplateWrite},
 };
 use crate::{
-    api::{Cause, ComponentState, ComponentStatus, Phase, Reason},
+    api::{Cause, ComponentState, ComponentStatus, Phase, Reason, ReleaseResult},
     fields::{FieldSet, canon, put_back},
     plan::Plan,
     revision::{Frozen, Revision},
@@ -52,8 +52,24 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     }
     let desired = match desired(ctx, plan) {
         Ok(desired) => desired,
-        Err(obstacle) => return obstructed(ctx, plan, obstacle.reason, &obstacle.message),
+        Err(obstacle) => return obstructed(ctx, obstacle.reason, &obstacle.message),
     };
+    // The record of what was found in a field has to stand before the field is
+    // taken: a crash between the two would lose it.
+    if !desired.changed() && rotate(ctx, &desired, stable) {
+        let text = "the record of the stable revision follows the plan";
+        return report::progressing(ctx, Reason::BaselineTaken, text);
+    }
+    let refused = ctx.components().find_map(|view| {
+        let text = view.observed.workload.as_ref()?.refusal.as_ref()?;
+        Some(format!(
+            "{} refuses the template: {text}",
+            view.scope.target
+        ))
+    });
+    if let Some(text) = refused {
+        return report::stalled(ctx, Reason::TemplateRefused, &text);
+    }
     let reasserted = reassert(ctx, plan, stable, &desired);
     if let Some(text) = reasserted.contended {
         return report::stalled(ctx, Reason::Contended, &text);
@@ -65,9 +81,6 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     if desired.changed() {
         return begin(ctx, plan, &desired);
     }
-    // Nothing but the record of the stable revision may have to follow: a
-    // component was renamed, or fields came to be owned.
-    rotate(ctx, desired, stable);
     remember(ctx, None);
     rest(ctx, plan);
 }
@@ -120,9 +133,14 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         ctx.wake_in(Duration::ZERO);
     }
     let revision = ctx.status.stable_revision.clone().unwrap_or_default();
+    // What was refused of followed workloads is no longer live, so only that
+    // nothing has succeeded since tells that it is still the last word.
+    let last = ctx.status.history.last();
+    let last = last.filter(|record| record.result == ReleaseResult::RolledBack);
+    let last = last.and_then(|record| record.revision.as_deref());
     let refused = ctx.status.refused.iter().rev().find(|r| {
         r.spec.as_deref() == Some(plan.content())
-            || (r.spec.is_none() && ctx.status.observed_content.as_deref() == Some(&r.revision))
+            || (r.spec.is_none() && last == Some(r.revision.as_str()))
     });
     if let Some(refused) = refused.cloned() {
         let undone = refused.cause == Cause::Undone;
@@ -142,7 +160,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
             "{what}, and {0} is not tried again by itself. Change the content, or: kubectl annotate relplan {1} belay.dev/retry={0}",
             refused.revision, ctx.input.world.plan.name
         );
-        report::judged(ctx, &refused.revision);
+        report::judged(ctx);
         return report::stalled(ctx, reason, &text);
     }
     let edited = ctx
@@ -153,26 +171,26 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         let text = "content changed while a release was under way and is looked at now";
         return report::progressing(ctx, Reason::Settling, text);
     }
-    report::judged(ctx, &revision);
+    report::judged(ctx);
     report::ready(ctx, &format!("{revision} is released and healthy"));
 }
 
 /// Something stands in the way of knowing what is wanted. Nothing has been
 /// touched.
-pub(super) fn obstructed(ctx: &mut Context<'_>, plan: &Plan, reason: Reason, text: &str) {
+pub(super) fn obstructed(ctx: &mut Context<'_>, reason: Reason, text: &str) {
     match reason {
         Reason::TargetsMissing | Reason::BaselineUnavailable => {
             report::progressing(ctx, reason, text);
         }
         _ => {
-            report::judged(ctx, plan.content());
+            report::judged(ctx);
             report::stalled(ctx, reason, text);
         }
     }
 }
 
 fn begin(ctx: &mut Context<'_>, plan: &Plan, desired: &Desired) {
-    if plan.paused() {
+    if plan.paused() && !desired.has_begun() {
         let text = "new content waits: the plan is paused (spec.paused)";
         return report::progressing(ctx, Reason::Paused, text);
     }
@@ -248,18 +266,19 @@ fn correction(
     refused: bool,
 ) -> Option<(Action, bool)> {
     if view.scope.template.is_none() {
-        if workload.marked && change == Change::None {
-            return Some((own(view, workload, FieldSet::default()), false));
-        }
-        return (change != Change::None
-            && ctx.live_refused(&view.scope.name, &canon::digest(&wanted.template)))
-        .then(|| {
+        if ctx.live_refused(&view.scope.name, &canon::digest(&workload.template)) {
             let write = write(view, workload, stable.template.clone());
-            (Action::Replace { write }, true)
-        });
+            return Some((Action::Replace { write }, true));
+        }
+        return (workload.marked && change == Change::None)
+            .then(|| (own(view, workload, FieldSet::default()), false));
     }
     if refused {
         let fields = stable.fields.union(&workload.owned);
+        if fields.is_empty() {
+            // Nothing of it was the plan's, so nothing of it is held.
+            return None;
+        }
         if !is_at(workload, stable, &fields) {
             let template = put_back(&workload.template, &stable.template, &fields);
             let write = write(view, workload, template);
@@ -298,18 +317,21 @@ pub(super) fn strays(workload: &Workload, fields: &FieldSet) -> bool {
 }
 
 /// Replaces the record of the stable revision by one that freezes the same
-/// templates with what is owned now.
-fn rotate(ctx: &mut Context<'_>, desired: Desired, stable: &Revision) {
+/// templates with what is owned now: a component was renamed, or fields came to
+/// be owned. True if there was something to replace.
+fn rotate(ctx: &mut Context<'_>, desired: &Desired, stable: &Revision) -> bool {
     let facts = &ctx.input.world.plan;
     let revision = desired.data().named(&facts.name, &facts.uid);
-    if revision.name != stable.name {
-        let number = ctx.status.history.last().map_or(0, |record| record.number);
-        ctx.status.stable_revision = Some(revision.name.clone());
-        ctx.act(Action::CreateRevision {
-            revision: Box::new(revision),
-            number,
-        });
+    if revision.name == stable.name {
+        return false;
     }
+    let number = ctx.status.history.last().map_or(0, |record| record.number);
+    ctx.status.stable_revision = Some(revision.name.clone());
+    ctx.act(Action::CreateRevision {
+        revision: Box::new(revision),
+        number,
+    });
+    true
 }
 
 /// Takes what is there as judged: the fingerprint of an idle plan. After a

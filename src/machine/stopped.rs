@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::{
     context::{Context, current_name},
+    records::record,
     report, restore,
-    rollout::{record, reset},
+    rollout::reset,
 };
 use crate::{
     api::{
@@ -34,8 +35,7 @@ pub(super) fn failed(ctx: &mut Context<'_>, failure: Failure) {
     if let Some(release) = ctx.status.release.as_mut() {
         release.failure = Some(failure);
     }
-    let name = current_name(ctx);
-    report::judged(ctx, &name);
+    report::judged(ctx);
     verdict(ctx);
 }
 
@@ -48,12 +48,12 @@ pub(super) fn keep(ctx: &mut Context<'_>) {
     let text = "the rollback was aborted as asked; what is live stays";
     record(ctx, ReleaseResult::Failed, Some(text.to_owned()));
     stop(ctx, Phase::Failed);
-    let name = current_name(ctx);
-    report::judged(ctx, &name);
+    report::judged(ctx);
     verdict(ctx);
 }
 
 fn stop(ctx: &mut Context<'_>, phase: Phase) {
+    ctx.discard_writes();
     let now = ctx.micros();
     let content = ctx.input.plan.map_or_else(
         |_| ctx.target().map(|target| target.data.spec.clone()),

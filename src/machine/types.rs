@@ -1,6 +1,6 @@
 //! What [`super::step`] is told and what it answers.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -33,7 +33,7 @@ pub struct World {
     /// The components, aligned with [`super::scope`].
     pub components: Vec<Observed>,
     /// Revisions that were asked for by [`super::needs`] and are there and whole.
-    pub revisions: BTreeMap<String, Revision>,
+    pub revisions: BTreeMap<String, Arc<Revision>>,
     /// All revisions of the plan that are whole, where the status is gone.
     pub known: Vec<Known>,
 }
@@ -105,8 +105,6 @@ pub struct Workload {
     pub observed: bool,
     /// Whether its own `spec.paused` is set.
     pub paused: bool,
-    /// Message of its condition `ReplicaFailure`, if that holds.
-    pub replica_failure: Option<String>,
     /// The live pod template.
     pub template: Value,
     /// Fields of the pod template that Belay owns by apply.
@@ -158,6 +156,8 @@ pub enum DryRun {
 pub struct NewPods {
     /// How many are available.
     pub available: i32,
+    /// Why more of them cannot be created (quota, admission), if that is so.
+    pub refused: Option<String>,
     /// What is wrong with them, worst first.
     pub faults: Vec<PodFault>,
 }

@@ -42,8 +42,8 @@ pub fn check_create(new: &StoredPlan) -> Result<(), Violations> {
 }
 
 /// Judges an update. `old` carries the status, which the update does not
-/// change. `privileged` says that the finalizer may go at any time: the
-/// operator itself asks, or somebody who may force it, or the namespace ends.
+/// change. `privileged` says that the finalizer may go at any time, since the
+/// operator itself asks.
 ///
 /// A spec that stays as it is passes, valid or not, so that every stored plan
 /// can be labelled, finished and deleted; one that changes must be valid.

@@ -32,6 +32,18 @@ pub fn defaults_patch(
     (!patch.0.is_empty()).then_some(patch)
 }
 
+/// What sets the release generation of a stored object right, as a JSON patch;
+/// none if it is. For content that was stored while the webhook was away.
+#[must_use]
+pub fn generation_patch(object: &Value) -> Option<json_patch::Patch> {
+    let json_patch::Patch(mut operations) = defaults_patch(object, Some(object), "")?;
+    operations.retain(|operation| {
+        let path = operation.path().to_string();
+        path == "/metadata/annotations" || path.starts_with("/metadata/annotations/")
+    });
+    (!operations.is_empty()).then_some(json_patch::Patch(operations))
+}
+
 /// The object of a create (`old` is none) or update request with all that
 /// belongs to it; `user` is who sent the request.
 #[must_use]

@@ -4,7 +4,7 @@
 //! (goes on until [`down`]). Waiting is always for a condition, with a
 //! deadline; an error names the process and shows the end of its log.
 
-mod commands;
+pub(crate) mod commands;
 mod config;
 mod detached;
 mod options;
@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use commands::Commands;
-pub(crate) use config::write_kubeconfig;
 use config::{Layout, State};
-pub use detached::down;
+pub(crate) use config::{stages, write_kubeconfig, write_kubeconfig_for, write_private};
+pub use detached::{down, runs};
 pub use options::ClusterOptions;
 pub(crate) use ready::block_on;
 pub use ready::client_for;

@@ -59,11 +59,19 @@ impl KubectlCommand {
     /// beside the kubeconfig, so that clusters do not share one.
     #[must_use]
     pub fn new(binary: &Path, kubeconfig: &Path, args: &[&str]) -> Self {
-        let mut command = Command::new(binary);
-        command.args(args).env("KUBECONFIG", kubeconfig);
+        let mut call = Self::as_found(binary, args);
+        call.command.env("KUBECONFIG", kubeconfig);
         if let Some(dir) = kubeconfig.parent() {
-            command.env("KUBECACHEDIR", dir.join("kubectl-cache"));
+            call.command.env("KUBECACHEDIR", dir.join("kubectl-cache"));
         }
+        call
+    }
+
+    /// A call with the kubeconfig that kubectl finds by itself.
+    #[must_use]
+    pub fn as_found(binary: &Path, args: &[&str]) -> Self {
+        let mut command = Command::new(binary);
+        command.args(args);
         Self {
             command,
             args: args.join(" "),
@@ -76,6 +84,13 @@ impl KubectlCommand {
     #[must_use]
     pub fn stdin(mut self, text: impl Into<String>) -> Self {
         self.stdin = Some(text.into());
+        self
+    }
+
+    /// Runs it in this folder, so that files can be named shortly.
+    #[must_use]
+    pub fn current_dir(mut self, dir: &Path) -> Self {
+        self.command.current_dir(dir);
         self
     }
 

@@ -18,6 +18,7 @@
 mod audit;
 mod cluster;
 mod error;
+mod guest;
 mod kubectl;
 mod net;
 mod operator;
@@ -26,11 +27,13 @@ mod process;
 mod progress;
 mod settings;
 mod tools;
+mod usage;
 mod watchdog;
 
 pub use audit::{AuditEntry, AuditFilter, AuditLog};
-pub use cluster::{Cluster, ClusterOptions, client_for, down};
+pub use cluster::{Cluster, ClusterOptions, client_for, down, runs};
 pub use error::Error;
+pub use guest::{GUEST_NODE, GUEST_TAINT, Guest};
 pub use kubectl::{KubectlCommand, KubectlOutput};
 pub use net::{HttpReply, free_port, http_get};
 pub use operator::{Operator, OperatorOptions};
@@ -38,3 +41,4 @@ pub use process::is_alive;
 pub use progress::{Progress, Silent, Terminal};
 pub use settings::{cache_dir, workspace_root};
 pub use tools::{Tool, Tools, cargo_tool};
+pub use usage::Usage;

@@ -8,18 +8,19 @@ use std::time::Duration;
 
 use crate::cluster::{Cluster, write_kubeconfig};
 use crate::error::Error;
+use crate::kubectl::KubectlOutput;
 use crate::net::{HttpReply, free_port, http_get, local};
 use crate::process::{Process, Spec, tail, wait_until};
 use crate::settings::workspace_root;
 
-const NAME: &str = "operator";
-const NAMESPACE: &str = "belay-system";
-const ACCOUNT: &str = "belay";
+pub(crate) const NAME: &str = "operator";
+pub(crate) const NAMESPACE: &str = "belay-system";
+pub(crate) const ACCOUNT: &str = "belay";
 const CRD: &str = "crd/releaseplans.belay.dev";
 /// Longer than any test or day of development.
-const TOKEN_LIFE: &str = "24h";
-const READY: Duration = Duration::from_secs(30);
-const STOP: Duration = Duration::from_secs(30);
+pub(crate) const TOKEN_LIFE: &str = "24h";
+pub(crate) const READY: Duration = Duration::from_secs(30);
+pub(crate) const STOP: Duration = Duration::from_secs(30);
 
 /// How to run the operator.
 #[derive(Debug, Clone)]
@@ -93,7 +94,7 @@ impl Operator {
     /// When a manifest is refused, or the operator ends or is not ready within
     /// 30 s; the error shows the end of its log.
     pub fn start(cluster: &Arc<Cluster>, options: &OperatorOptions) -> Result<Self, Error> {
-        install(cluster, &options.manifests)?;
+        install(&|args| cluster.kubectl(args), &options.manifests)?;
         let kubeconfig = cluster.dir().join("data/operator.kubeconfig");
         let token = cluster
             .kubectl(&[
@@ -279,7 +280,11 @@ impl Drop for Operator {
     }
 }
 
-fn install(cluster: &Cluster, manifests: &Path) -> Result<(), Error> {
+/// Installs CRDs, account, rights and webhooks, as their user would.
+pub(crate) fn install(
+    kubectl: &dyn Fn(&[&str]) -> Result<KubectlOutput, Error>,
+    manifests: &Path,
+) -> Result<(), Error> {
     let file = |name: &str| manifests.join(name).display().to_string();
     for name in [
         "crds/releaseplans.belay.dev.yaml",
@@ -287,18 +292,16 @@ fn install(cluster: &Cluster, manifests: &Path) -> Result<(), Error> {
         "deploy/serviceaccount.yaml",
         "deploy/rbac.yaml",
     ] {
-        cluster.kubectl(&["apply", "-f", &file(name)])?.ok()?;
+        kubectl(&["apply", "-f", &file(name)])?.ok()?;
     }
-    cluster
-        .kubectl(&["wait", "--for=condition=Established", CRD, "--timeout=20s"])?
-        .ok()?;
+    kubectl(&["wait", "--for=condition=Established", CRD, "--timeout=20s"])?.ok()?;
     // Not `apply`: the operator replaces the Service of the manifest by a URL,
     // and merging the two would give a configuration with both.
     let webhooks = file("deploy/webhooks.yaml");
-    if cluster.kubectl(&["get", "-f", &webhooks])?.success() {
-        cluster.kubectl(&["replace", "-f", &webhooks])?.ok()?;
+    if kubectl(&["get", "-f", &webhooks])?.success() {
+        kubectl(&["replace", "-f", &webhooks])?.ok()?;
     } else {
-        cluster.kubectl(&["apply", "-f", &webhooks])?.ok()?;
+        kubectl(&["apply", "-f", &webhooks])?.ok()?;
     }
     Ok(())
 }

@@ -60,7 +60,7 @@ impl Tool {
     }
 }
 
-/// The binaries of a cluster, all present.
+/// The binaries that were asked for, all present.
 #[derive(Debug, Clone)]
 pub struct Tools {
     paths: BTreeMap<Tool, PathBuf>,
@@ -74,10 +74,18 @@ impl Tools {
     /// # Errors
     /// When a binary is missing and Go is not installed, or a build fails.
     pub fn ensure(progress: &dyn Progress) -> Result<Self, Error> {
+        Self::ensure_only(&Tool::ALL, progress)
+    }
+
+    /// Finds or builds some of the binaries.
+    ///
+    /// # Errors
+    /// As for [`Tools::ensure`].
+    pub fn ensure_only(tools: &[Tool], progress: &dyn Progress) -> Result<Self, Error> {
         let cache = build::cache_bin()?;
         let mut paths = BTreeMap::new();
         let mut missing = Vec::new();
-        for tool in Tool::ALL {
+        for tool in tools.iter().copied() {
             match find(tool, &cache, progress) {
                 Some(path) => {
                     paths.insert(tool, path);
@@ -100,7 +108,7 @@ impl Tools {
     /// The binary of a tool.
     #[must_use]
     pub fn path(&self, tool: Tool) -> &Path {
-        // `ensure` is the only constructor and fills in every tool.
+        // Nobody asks for what was not ensured; if so, PATH may have it.
         self.paths
             .get(&tool)
             .map_or(Path::new(tool.binary()), PathBuf::as_path)

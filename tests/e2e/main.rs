@@ -14,6 +14,11 @@
 )]
 
 mod admission;
+mod breaking;
+mod breaking_back;
+mod breaking_refused;
+mod breaking_state;
+mod breaking_storms;
 mod deletion;
 mod followed;
 mod installation;

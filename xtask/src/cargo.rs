@@ -12,6 +12,24 @@ pub(crate) fn command(args: &[&str]) -> Command {
     command
         .args(args)
         .current_dir(belay_testenv::workspace_root());
+    // What cargo tells this program about itself is not meant for the builds it
+    // starts: some build scripts look at it, and would run again each time
+    // after a build that was started by hand.
+    for (name, _) in std::env::vars_os() {
+        let of_this_program = name.to_str().is_some_and(|name| {
+            [
+                "CARGO_PKG_",
+                "CARGO_MANIFEST_",
+                "CARGO_BIN_",
+                "CARGO_CRATE_",
+            ]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+        });
+        if of_this_program {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

@@ -34,4 +34,13 @@ pub(crate) enum Error {
     /// Some checks failed.
     #[error("failed: {0}")]
     Checks(String),
+    /// Something that the demo claims does not hold.
+    #[error("a claim did not hold: {0}")]
+    Claim(String),
+    /// The demo could not go on.
+    #[error("{0}")]
+    Demo(String),
+    /// The operator does not count what is to be measured.
+    #[error("/metrics of the operator has no {0}: was it renamed?")]
+    NoMetric(String),
 }

@@ -1,9 +1,12 @@
 //! Development commands of Belay, behind `cargo xtask`.
 
+mod bench;
 mod cargo;
+mod demo;
 mod error;
 mod lint;
 mod local;
+mod metrics;
 mod test;
 mod ui;
 
@@ -20,6 +23,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// See the main job done on a real control plane, every claim checked.
+    Demo(demo::Options),
     /// Start a control plane and the operator in the background, under
     /// target/cluster. What runs already is left alone.
     Up {
@@ -35,15 +40,19 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Measure what the operator costs and how fast it is.
+    Bench(bench::Options),
     /// Check format, lints, the generated CRD, and dependencies.
     Lint,
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Demo(options) => demo::run(&options),
         Command::Up { no_operator } => local::up(!no_operator),
         Command::Down => local::down(),
         Command::Test { args } => test::run(&args),
+        Command::Bench(options) => bench::run(&options),
         Command::Lint => lint::run(),
     };
     match result {

@@ -128,8 +128,6 @@ impl Deployment {
             available: self.available(),
             observed: self.observed,
             paused: self.paused,
-            replica_failure: (self.observed && self.image().contains("-quota"))
-                .then(|| "exceeded quota".to_owned()),
             template: self.template.clone(),
             owned: self.ours.clone(),
             marked: self.marked(),
@@ -140,6 +138,8 @@ impl Deployment {
             refusal: None,
             new_pods: pods.then(|| NewPods {
                 available: current.available,
+                refused: (self.observed && self.image().contains("-quota"))
+                    .then(|| "exceeded quota".to_owned()),
                 faults: self.faults(current),
             }),
         }
@@ -234,6 +234,14 @@ impl Deployment {
                 available -= 1;
             }
         }
+    }
+
+    /// The pods of the live template have restarted before now.
+    pub(super) fn restarted(&mut self, times: i32) {
+        if let Some(set) = self.sets.get_mut(&self.live) {
+            set.restarts = times;
+        }
+        self.version += 1;
     }
 
     /// What kept the pods from running is gone; their restarts are still told.

@@ -1,6 +1,7 @@
 //! The state machine against a cluster in memory.
 
 mod cluster;
+mod independence;
 mod invariants;
 mod sim;
 

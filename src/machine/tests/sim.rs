@@ -203,10 +203,10 @@ impl Sim {
         };
         let facts = self.facts.clone();
         let needs = needs(&scope, &read(false), &self.status, &facts);
-        let revisions: BTreeMap<String, Revision> = needs
+        let revisions: BTreeMap<String, std::sync::Arc<Revision>> = needs
             .revisions
             .iter()
-            .filter_map(|name| Some((name.clone(), self.revisions.get(name)?.clone())))
+            .filter_map(|name| Some((name.clone(), self.revisions.get(name)?.clone().into())))
             .collect();
         let known = self.revisions.values().filter(|_| needs.known);
         let known = known
@@ -394,13 +394,18 @@ impl Sim {
         panic!("the controller does not come to rest: {:#?}", self.status);
     }
 
-    /// One second of everything. The controller looks only if something it
-    /// watches changed, or when it asked to be woken.
-    pub(super) fn tick(&mut self) {
+    /// One second of everything but the controller.
+    pub(super) fn elapse(&mut self) {
         self.now += SignedDuration::from_secs(1);
         for deployment in self.deployments.values_mut() {
             self.dirty |= deployment.tick();
         }
+    }
+
+    /// One second of everything. The controller looks only if something it
+    /// watches changed, or when it asked to be woken.
+    pub(super) fn tick(&mut self) {
+        self.elapse();
         if self.gone {
             return;
         }

@@ -8,7 +8,7 @@ use crate::process::Spec;
 use crate::tools::{Tool, Tools};
 
 /// Addresses of pods: kwok's default range runs dry after 254 pods.
-const POD_CIDR: &str = "10.64.0.0/12";
+pub(crate) const POD_CIDR: &str = "10.64.0.0/12";
 
 pub(super) struct Commands<'a> {
     pub(super) layout: &'a Layout,

@@ -1,6 +1,7 @@
 //! The folder of a cluster and the files that its processes read.
 
-use std::os::unix::fs::DirBuilderExt as _;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rcgen::KeyPair;
@@ -168,7 +169,7 @@ pub(super) fn write_files(layout: &Layout, state: &State, ca: &Path) -> Result<(
         ),
     )?;
     write(&layout.audit_policy(), AUDIT_POLICY)?;
-    write(&layout.stages(), &format!("{NODE_STAGES}---\n{POD_STAGES}"))?;
+    write(&layout.stages(), &stages())?;
     let ca = std::fs::read_to_string(ca).map_err(Error::io("read", ca))?;
     let server = state.server();
     for (path, user, token) in [
@@ -188,6 +189,11 @@ pub(super) fn write_files(layout: &Layout, state: &State, ca: &Path) -> Result<(
         write_kubeconfig(&path, &server, &ca, user, token)?;
     }
     Ok(())
+}
+
+/// What kwok plays.
+pub(crate) fn stages() -> String {
+    format!("{NODE_STAGES}---\n{POD_STAGES}")
 }
 
 /// Writes a kubeconfig with one context. JSON is YAML.
@@ -210,6 +216,37 @@ pub(crate) fn write_kubeconfig(
         "contexts": [{"name": "belay", "context": {"cluster": "belay", "user": user}}],
     });
     write(path, &format!("{config:#}\n"))
+}
+
+/// Writes a kubeconfig for the cluster of another one, which has one context,
+/// with a token instead of its user.
+pub(crate) fn write_kubeconfig_for(
+    other: &Path,
+    path: &Path,
+    user: &str,
+    token: &str,
+) -> Result<(), Error> {
+    let text = std::fs::read_to_string(other).map_err(Error::io("read", other))?;
+    let mut config: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| Error::Malformed {
+            path: other.to_owned(),
+            reason: error.to_string(),
+        })?;
+    config["users"] = json!([{"name": user, "user": {"token": token}}]);
+    config["contexts"][0]["context"]["user"] = json!(user);
+    write_private(path, &format!("{config:#}\n"))
+}
+
+/// Writes a file that only its owner may read.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), Error> {
+    let file = std::fs::OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(Error::io("write", path))
 }
 
 /// 256 bits that nobody can guess: the digest of a fresh private key.

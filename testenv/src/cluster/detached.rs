@@ -20,6 +20,16 @@ pub(super) fn adopt(layout: &Layout, name: &str) -> Option<Process> {
     Process::adopt(name, pid, layout.log(name), &mark(layout))
 }
 
+/// Whether a process of the cluster in this folder is there.
+#[must_use]
+pub fn runs(dir: &Path) -> bool {
+    let Ok(root) = std::path::absolute(dir) else {
+        return false;
+    };
+    let layout = Layout::new(&root);
+    names(&layout).is_ok_and(|names| names.iter().any(|name| adopt(&layout, name).is_some()))
+}
+
 /// Ends the detached cluster in `dir`, also one that never came up fully, and
 /// waits until every process is gone. Logs stay. Returns what was ended.
 ///
@@ -28,14 +38,7 @@ pub(super) fn adopt(layout: &Layout, name: &str) -> Option<Process> {
 pub fn down(dir: &Path) -> Result<Vec<String>, Error> {
     let root = std::path::absolute(dir).map_err(Error::io("find", dir))?;
     let layout = Layout::new(&root);
-    let pids = layout.pids();
-    let names: Vec<String> = match std::fs::read_dir(&pids) {
-        Ok(entries) => entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .collect(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(Error::io("read", pids)(error)),
-    };
+    let names = names(&layout)?;
     // What uses the API server ends before it does; etcd ends last.
     let rank = |name: &str| match name {
         "etcd" => 2,
@@ -64,4 +67,16 @@ pub fn down(dir: &Path) -> Result<Vec<String>, Error> {
     }
     let _ = std::fs::remove_file(layout.kubeconfig());
     Ok(ended)
+}
+
+/// The processes that an earlier run left a pid of.
+fn names(layout: &Layout) -> Result<Vec<String>, Error> {
+    let pids = layout.pids();
+    match std::fs::read_dir(&pids) {
+        Ok(entries) => Ok(entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(Error::io("read", pids)(error)),
+    }
 }

@@ -1,0 +1,152 @@
+//! What one component, one pass or one record must not do to another.
+
+use super::sim::*;
+use crate::{
+    api::{Phase, ReleaseResult},
+    machine::Action,
+};
+
+/// The very first content of a plan fails over workloads that were healthy: it
+/// is refused like any other and not tried for ever.
+#[test]
+fn the_first_content_of_a_plan_is_refused_once_it_failed() {
+    let mut sim = Sim::new(
+        templated(&[("cart", "cart:2-crash")]),
+        &[("cart", "cart:1")],
+    );
+    sim.run(300);
+    assert_eq!(sim.results(), [ReleaseResult::RolledBack]);
+    assert_eq!(sim.image("cart"), "cart:1");
+    assert_eq!((sim.ready(), sim.reason()), (false, "RolledBack"));
+    sim.want("cart", "cart:3");
+    sim.run(60);
+    assert!(sim.ready());
+    assert_eq!(sim.image("cart"), "cart:3");
+}
+
+/// Pods of a component that the release does not change have restarted in the
+/// past; that is no verdict on the release.
+#[test]
+fn old_restarts_of_a_component_without_a_change_fail_nothing() {
+    let images = [("cart", "cart:1"), ("db", "db:1")];
+    let mut sim = Sim::settled(templated(&images), &images);
+    sim.deployment("db").restarted(7);
+    sim.want("cart", "cart:2");
+    sim.run(60);
+    assert_eq!(sim.results(), [ReleaseResult::Succeeded]);
+    assert!(sim.ready());
+}
+
+/// The API server refuses the old template of one component: the others go back
+/// all the same, and the status says what holds.
+#[test]
+fn a_component_whose_restore_is_refused_does_not_hold_the_others() {
+    let images = [("cart", "cart:1"), ("web", "web:1"), ("pay", "pay:1")];
+    let mut sim = Sim::settled(templated(&images), &images);
+    sim.want("cart", "cart:2");
+    sim.want("web", "web:2");
+    sim.want("pay", "pay:2-crash");
+    for _ in 0..200 {
+        if sim.phase() == Phase::Rollback {
+            break;
+        }
+        if !sim.pass() {
+            sim.elapse();
+        }
+    }
+    let mut world = sim.observe();
+    let refused = sim
+        .scope()
+        .iter()
+        .position(|scope| scope.name == "web")
+        .unwrap();
+    world.components[refused].workload.as_mut().unwrap().refusal = Some("no old images".to_owned());
+    let decision = sim.decide(&world);
+    let mut written: Vec<_> = decision
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Apply { write } | Action::Replace { write } => Some(write.target.name.as_str()),
+            _ => None,
+        })
+        .collect();
+    written.sort_unstable();
+    assert_eq!(written, ["cart", "pay"]);
+    let stalled = decision
+        .status
+        .conditions
+        .iter()
+        .find(|c| c.type_ == "Stalled")
+        .unwrap();
+    assert_eq!(
+        (stalled.status.as_str(), stalled.reason.as_str()),
+        ("True", "TemplateRefused")
+    );
+    assert!(
+        stalled.message.contains("no old images"),
+        "{}",
+        stalled.message
+    );
+}
+
+/// Revisions that the stored status still needs are not deleted before the
+/// status that needs them no more is stored.
+#[test]
+fn what_a_rollback_may_still_need_is_never_deleted() {
+    let mut spec = templated(&[("cart", "cart:1")]);
+    spec["revisionHistoryLimit"] = serde_json::json!(1);
+    let mut sim = Sim::settled(spec, &[("cart", "cart:1")]);
+    for round in 2..6 {
+        sim.want("cart", &format!("cart:{round}"));
+        sim.run_until("the last pass", |sim| {
+            let world = sim.observe();
+            let decision = sim.decide(&world);
+            for action in &decision.actions {
+                if let Action::PruneRevisions { keep } = action {
+                    let needed = sim
+                        .status
+                        .stable_revision
+                        .iter()
+                        .chain(&sim.status.target_revision);
+                    for name in needed {
+                        assert!(
+                            keep.contains(name),
+                            "{name} is deleted while the status names it"
+                        );
+                    }
+                }
+            }
+            sim.ready() && sim.image("cart").ends_with(&round.to_string())
+        });
+    }
+    assert!(sim.revisions.len() <= 4, "{:?}", sim.revisions.keys());
+}
+
+/// A pass that turns around writes nothing forward.
+#[test]
+fn the_pass_that_finds_a_failure_writes_no_template() {
+    let images = [("cart", "cart:1"), ("pay", "pay:1")];
+    let mut sim = Sim::settled(templated(&images), &images);
+    sim.want("pay", "pay:2-crash");
+    sim.want("cart", "cart:2");
+    let mut turned = false;
+    for _ in 0..200 {
+        let decision = sim.decide(&sim.observe());
+        let turns =
+            sim.phase() == Phase::RollingOut && decision.status.phase == Some(Phase::Rollback);
+        if turns {
+            turned = true;
+            let writes =
+                |action: &Action| matches!(action, Action::Apply { .. } | Action::Replace { .. });
+            assert!(
+                !decision.actions.iter().any(writes),
+                "{:?}",
+                decision.actions
+            );
+        }
+        if !sim.pass() {
+            sim.elapse();
+        }
+    }
+    assert!(turned);
+}
