@@ -69,7 +69,7 @@ fn stable<'a>(ctx: &Context<'_>, known: &'a [Known]) -> Option<&'a Known> {
     let live = known.iter().filter(|known| is_live(ctx, known));
     // A record of the same release that says more of what is owned came later.
     let newest = live.max_by_key(|known| (known.number, owned(ctx, known)));
-    newest.or_else(|| match known {
+    newest.or(match known {
         [only] if only.number == 0 => Some(only),
         _ => None,
     })
