@@ -15,6 +15,7 @@
 
 mod admission;
 mod breaking;
+mod breaking_again;
 mod breaking_back;
 mod breaking_refused;
 mod breaking_state;
