@@ -14,6 +14,7 @@ mod queue;
 mod reconcile;
 mod record;
 mod revisions;
+mod sweep;
 mod views;
 mod watches;
 
@@ -103,7 +104,7 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         last_writes: record::LastWrites::default(),
         resync,
     });
-    let forgetful = Arc::clone(&context);
+    let (forgetful, sweeper) = (Arc::clone(&context), Arc::clone(&context));
     let (of_deployments, of_plans) = (store.clone(), store.clone());
     let (queued_by_plans, queued_by_deployments) = (Arc::clone(&queued), Arc::clone(&queued));
     let plans = watcher(
@@ -168,6 +169,7 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
     let sync = async move {
         if synced.wait_until_ready().await.is_ok() {
             known.open();
+            sweep::sweep(&sweeper).await;
         }
     };
     futures::future::join3(controller, watches, sync).await;

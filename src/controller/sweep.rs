@@ -1,0 +1,91 @@
+//! Deletes revisions whose plan is gone: somebody took the finalizer off by
+//! hand, or the operator was away for good when the plan went.
+
+use std::{collections::HashSet, time::Duration};
+
+use k8s_openapi::{api::apps::v1::ControllerRevision, jiff::Timestamp};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams, PartialObjectMeta},
+};
+
+use super::Context;
+use crate::api::PLAN_UID;
+
+/// Younger ones are left alone: their plan may not be known here yet.
+const AGE: Duration = Duration::from_secs(60);
+
+/// Looks for what is left of plans that are gone, once. To be called when all
+/// plans are known. Failures are logged: the next start looks again.
+pub(super) async fn sweep(ctx: &Context) {
+    let all = Api::<ControllerRevision>::all(ctx.client.clone());
+    // The plans are read after the revisions, so that the plan of a revision is
+    // among them if it is there at all.
+    let listed = match all
+        .list_metadata(&ListParams::default().labels(PLAN_UID))
+        .await
+    {
+        Ok(listed) => listed.items,
+        Err(error) => {
+            return tracing::warn!(%error, "revisions of plans that are gone were not looked for");
+        }
+    };
+    let plans: HashSet<String> = ctx
+        .plans
+        .state()
+        .iter()
+        .filter_map(|plan| plan.uid())
+        .collect();
+    let now = ctx.clock.now();
+    for revision in listed
+        .iter()
+        .filter(|revision| is_orphan(revision, &plans, now))
+    {
+        let (name, namespace) = (
+            revision.name_any(),
+            revision.namespace().unwrap_or_default(),
+        );
+        let api = Api::<ControllerRevision>::namespaced(ctx.client.clone(), &namespace);
+        match api.delete(&name, &DeleteParams::default()).await {
+            Ok(_) => tracing::info!(%namespace, %name, "deleted a revision whose plan is gone"),
+            Err(error) => {
+                tracing::warn!(%error, %namespace, %name, "a revision whose plan is gone was not deleted")
+            }
+        }
+    }
+}
+
+fn is_orphan(
+    revision: &PartialObjectMeta<ControllerRevision>,
+    plans: &HashSet<String>,
+    now: Timestamp,
+) -> bool {
+    let plan = revision.labels().get(PLAN_UID);
+    let age = revision
+        .creation_timestamp()
+        .and_then(|created| Duration::try_from(now.duration_since(created.0)).ok());
+    plan.is_some_and(|uid| !plans.contains(uid)) && age.is_some_and(|age| age >= AGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_old_revisions_of_plans_that_are_gone_are_orphans() {
+        let revision = |uid: &str, created: &str| -> PartialObjectMeta<ControllerRevision> {
+            serde_json::from_value(json!({
+                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+                "metadata": {"name": "r", "creationTimestamp": created, "labels": {PLAN_UID: uid}}
+            }))
+            .unwrap()
+        };
+        let plans = HashSet::from(["here".to_owned()]);
+        let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
+        let (old, young) = ("2026-01-01T00:00:00Z", "2026-01-01T00:59:30Z");
+        assert!(is_orphan(&revision("gone", old), &plans, now));
+        assert!(!is_orphan(&revision("gone", young), &plans, now));
+        assert!(!is_orphan(&revision("here", old), &plans, now));
+    }
+}
