@@ -5,10 +5,20 @@ use belay_testenv::{Terminal, Tools};
 use crate::error::Error;
 use crate::{cargo, local, ui};
 
+/// Tests at a time. Most of them wait for a cluster most of the time, so more of
+/// them than there are cores get on well side by side.
+const THREADS: &str = "6";
+/// Variable by which the test harness takes it.
+const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
+
 /// Runs `cargo test --workspace` with these further arguments.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     ui::step("tools");
     Tools::ensure(&Terminal)?.link_into(&local::dir().join("bin"))?;
     ui::step("cargo test --workspace");
-    cargo::run(cargo::command(&["test", "--workspace"]).args(args))
+    let mut command = cargo::command(&["test", "--workspace"]);
+    if std::env::var_os(THREADS_VARIABLE).is_none() {
+        command.env(THREADS_VARIABLE, THREADS);
+    }
+    cargo::run(command.args(args))
 }
