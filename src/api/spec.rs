@@ -103,7 +103,7 @@ pub struct ReleasePlanSpec {
     pub progress_deadline: Option<String>,
 
     /// How long the new version is still judged after all of it is available,
-    /// before it is called stable.
+    /// before it is called stable. Once it is, only the next release is judged.
     #[schemars(pattern(GatewayDuration::PATTERN), length(max = 24), extend("default" = "0s"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bake_time: Option<String>,
@@ -114,7 +114,8 @@ pub struct ReleasePlanSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fail_fast: Option<FailFast>,
 
-    /// What a failure does. Only `Rollback` is available yet.
+    /// What a failure does: bring everything back (Rollback), or stop where it
+    /// is and wait for a person (Freeze).
     #[schemars(extend("default" = "Rollback"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,

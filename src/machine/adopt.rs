@@ -283,12 +283,12 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
 pub(super) fn availability(view: View<'_>, workload: &Workload) -> String {
     let old = workload.total - workload.updated;
     let rest = if old > 0 {
-        format!(", {old} old")
+        format!("; {old} old ones are still there")
     } else {
         String::new()
     };
     format!(
-        "{} {} of {} updated and {} available{rest}",
+        "{}: {} of {} pods have the template, {} are available in all{rest}",
         view.scope.target, workload.updated, workload.replicas, workload.available
     )
 }

@@ -151,7 +151,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
             )
         } else {
             let text = format!(
-                "rolled back for {:?}: {}. Everything is back on {revision}",
+                "rolled back for {:?}: {}. {revision} is live",
                 refused.cause, refused.message
             );
             (text, Reason::RolledBack)

@@ -140,16 +140,20 @@ async fn a_status_wiped_in_mid_release_does_not_make_broken_content_ready() {
             r#"[{"op":"remove","path":"/status"}]"#,
         ])
         .await;
-    tokio::time::sleep(Duration::from_secs(12)).await;
-    let status = scene.plans().get("shop").await.unwrap().status.unwrap();
+    let status = scene.because("shop", Reason::StatusLost).await;
     assert!(!holds(&status, "Ready", "True"), "{}", why(&status));
-    eprintln!(
-        "wiped in mid-release: {} image {}",
-        why(&status),
-        scene.image("cart").await
-    );
     sane(&scene).await;
-    // A way out.
+    // The way out that it names.
+    let path = "jsonpath={.items[?(@.revision==0)].metadata.name}";
+    let stable = scene
+        .kubectl(&["get", "controllerrevisions", "-o", path])
+        .await;
+    assert!(why(&status).contains(stable.trim()), "{}", why(&status));
+    let undo = format!("belay.dev/undo={}", stable.trim());
+    scene.kubectl(&["annotate", "relplan", "shop", &undo]).await;
+    scene
+        .deployment_until("cart", "goes back", |d| image_of(d) == "shop/cart:1")
+        .await;
     scene
         .apply(&plan(
             "shop",

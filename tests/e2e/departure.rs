@@ -154,7 +154,8 @@ async fn df_06_deletion_in_mid_release_waits_for_the_slow_way_back() {
         .await;
     let status = scene
         .plan_until("shop", "says what it waits for", |s| {
-            s.phase == Some(Phase::Rollback) && message(s, "Ready").contains("of 2 updated")
+            s.phase == Some(Phase::Rollback)
+                && message(s, "Ready").contains("of 2 pods have the template")
         })
         .await;
     let ready = status.conditions.iter().find(|c| c.type_ == "Ready");
