@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use belay::api::{Phase, ReleasePlanStatus, Stage, StoredPlan};
 use futures::StreamExt as _;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::{
+    WatchStreamExt as _,
+    watcher::{self, Event, watcher},
+};
 use tokio::task::JoinHandle;
 
 use crate::support::{Scene, holds};
@@ -23,7 +26,9 @@ impl Witness {
         let (first, started) = tokio::sync::oneshot::channel();
         let mut first = Some(first);
         let config = watcher::Config::default().fields(&format!("metadata.name={plan}"));
-        let mut stream = Box::pin(watcher(scene.plans(), config));
+        // Without a pause after an error the task would never come to a point at
+        // which it can be ended.
+        let mut stream = Box::pin(watcher(scene.plans(), config).default_backoff());
         let record = Arc::clone(&seen);
         let task = tokio::spawn(async move {
             while let Some(event) = stream.next().await {
