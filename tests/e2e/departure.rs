@@ -204,7 +204,11 @@ fn fewest_available(scene: &Scene, name: &str) -> tokio::task::JoinHandle<i32> {
     use futures::StreamExt as _;
     use kube::runtime::{WatchStreamExt as _, watcher};
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut seen = Box::pin(watcher::watcher(scene.deployments(), config).applied_objects());
+    let mut seen = Box::pin(
+        watcher::watcher(scene.deployments(), config)
+            .default_backoff()
+            .applied_objects(),
+    );
     let plans: Api<StoredPlan> = scene.plans();
     tokio::spawn(async move {
         let mut fewest = i32::MAX;

@@ -108,11 +108,15 @@ async fn watch(kubeconfig: &Path, notes: &Notes) -> Result<(), String> {
         notes.push(Seen { at, what });
     };
     let pods = Api::<Pod>::namespaced(client.clone(), NAMESPACE);
-    let pods = watcher(pods, watcher::Config::default()).applied_objects();
+    let pods = watcher(pods, watcher::Config::default())
+        .default_backoff()
+        .applied_objects();
     // As it stands on the wire, without what typed decoding would add or drop.
     let kind = ApiResource::erase::<Deployment>(&());
     let deployments = Api::<DynamicObject>::namespaced_with(client, NAMESPACE, &kind);
-    let deployments = watcher(deployments, watcher::Config::default()).applied_objects();
+    let deployments = watcher(deployments, watcher::Config::default())
+        .default_backoff()
+        .applied_objects();
     let pods = pods.map(|pod| {
         pod.map(|pod| {
             let statuses = pod.status.and_then(|status| status.container_statuses);
