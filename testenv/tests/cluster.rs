@@ -156,7 +156,7 @@ fn manifests() -> tempfile::TempDir {
         std::fs::write(path, text).expect("written");
     };
     write(
-        "crds/plans.yaml",
+        "crds/releaseplans.belay.dev.yaml",
         "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: releaseplans.belay.dev}, \
          spec: {group: belay.dev, scope: Namespaced, names: {plural: releaseplans, kind: ReleasePlan}, \
          versions: [{name: v1alpha1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}",
