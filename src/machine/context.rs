@@ -23,6 +23,9 @@ use crate::{
 
 /// Entries kept in `status.decisions`.
 const DECISIONS: usize = 20;
+/// Pace at which a stalled plan is looked at: from the first to the last.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
+const LAST_LOOK: Duration = Duration::from_secs(60);
 /// Longest message kept in status and events, in bytes.
 const MESSAGE: usize = 800;
 
@@ -214,6 +217,20 @@ impl<'a> Context<'a> {
     /// Looks again after `delay` at the latest.
     pub(super) fn wake_in(&mut self, delay: Duration) {
         self.wake = Some(self.wake.map_or(delay, |wake| wake.min(delay)));
+    }
+
+    /// Looks again at what only somebody outside can clear and no watch tells
+    /// of: soon at first, then ever more slowly the longer it has been reported.
+    pub(super) fn wake_while_stalled(&mut self, reason: Reason) {
+        let conditions = &self.input.status.conditions;
+        let since = conditions
+            .iter()
+            .find(|c| c.type_ == "Stalled" && c.status == "True" && c.reason == reason.as_str())
+            .map(|c| c.last_transition_time.0);
+        let stalled = since.map_or(Duration::ZERO, |since| {
+            Duration::try_from(self.input.now.duration_since(since)).unwrap_or_default()
+        });
+        self.wake_in(stalled.clamp(FIRST_LOOK, LAST_LOOK));
     }
 
     /// Enters a decision into the log.

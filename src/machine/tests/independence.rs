@@ -1,5 +1,9 @@
 //! What one component, one pass or one record must not do to another.
 
+use std::time::Duration;
+
+use k8s_openapi::jiff::SignedDuration;
+
 use super::sim::*;
 use crate::{
     api::{Phase, ReleaseResult},
@@ -87,6 +91,14 @@ fn a_component_whose_restore_is_refused_does_not_hold_the_others() {
         "{}",
         stalled.message
     );
+    // No watch tells that the refusal is gone, so it has to be tried: soon, and
+    // ever more slowly the longer it stands.
+    assert_eq!(decision.wake, Some(Duration::from_secs(1)));
+    sim.status = decision.status;
+    for (passed, pace) in [(10, 10), (40, 50), (3000, 60)] {
+        sim.now += SignedDuration::from_secs(passed);
+        assert_eq!(sim.decide(&world).wake, Some(Duration::from_secs(pace)));
+    }
 }
 
 /// Revisions that the stored status still needs are not deleted before the
