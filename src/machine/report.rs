@@ -26,6 +26,12 @@ pub(super) fn stalled(ctx: &mut Context<'_>, reason: Reason, message: &str) {
     if reason != Reason::RollbackStalled {
         ctx.tell_entry(reason, message);
     }
+    if matches!(
+        reason,
+        Reason::TemplateRefused | Reason::Contended | Reason::RevisionLost
+    ) {
+        ctx.wake_while_stalled(reason);
+    }
     set(ctx, reason, message, false, false, true);
 }
 

@@ -254,7 +254,6 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         return supersede(ctx);
     }
     if let Some(text) = refused {
-        ctx.wake_while_stalled(Reason::TemplateRefused);
         let text =
             format!("{text}. Allow it, or change the content of the plan; all others went back");
         return report::stalled(ctx, Reason::TemplateRefused, &text);
@@ -264,7 +263,6 @@ pub(super) fn run(ctx: &mut Context<'_>) {
 
 fn verdict(ctx: &mut Context<'_>, waiting: &[String], contended: Option<String>, late: bool) {
     if let Some(text) = contended {
-        ctx.wake_while_stalled(Reason::Contended);
         return report::stalled(ctx, Reason::Contended, &text);
     }
     let stable = ctx.status.stable_revision.clone().unwrap_or_default();

@@ -363,7 +363,6 @@ fn promote(
     if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
         pass.held
             .get_or_insert((Reason::Contended, stable::managers(view, workload)));
-        ctx.wake_while_stalled(Reason::Contended);
         return;
     }
     if let Some(component) = ctx.component(view.index) {
