@@ -15,6 +15,7 @@ mod reconcile;
 mod record;
 mod revisions;
 mod sweep;
+mod trials;
 mod views;
 mod watches;
 
@@ -58,6 +59,7 @@ struct Context {
     backoffs: backoff::Backoffs,
     conflicts: backoff::Backoffs,
     revisions: revisions::Revisions,
+    trials: trials::Trials,
     last_writes: record::LastWrites,
     resync: Duration,
 }
@@ -69,6 +71,7 @@ impl Context {
         self.backoffs.reset(uid);
         self.conflicts.reset(uid);
         self.revisions.forget(uid);
+        self.trials.forget(uid);
         self.last_writes.forget(uid);
     }
 }
@@ -101,6 +104,7 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         backoffs: backoff::Backoffs::default(),
         conflicts: backoff::Backoffs::default(),
         revisions: revisions::Revisions::default(),
+        trials: trials::Trials::default(),
         last_writes: record::LastWrites::default(),
         resync,
     });
