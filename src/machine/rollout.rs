@@ -70,7 +70,8 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     let Some(target) = ctx.target() else {
         return lost(ctx);
     };
-    if !plan.paused() && superseded(ctx, plan, target) {
+    // A pause stops forward motion; the way back is none.
+    if (!plan.paused() || is_revert(ctx, plan)) && superseded(ctx, plan, target) {
         return;
     }
     let held = plan.paused().then(|| {
@@ -386,6 +387,12 @@ fn promote(
             write: write(frozen.template.clone()),
         }
     });
+}
+
+/// Whether the plan asks for its stable content again.
+fn is_revert(ctx: &Context<'_>, plan: &Plan) -> bool {
+    ctx.stable()
+        .is_some_and(|stable| stable.data.spec == plan.content())
 }
 
 /// Whether newer content took the place of what is being released; starts it if

@@ -99,13 +99,13 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     let Ok(plan) = ctx.input.plan else {
         return verdict(ctx);
     };
-    if plan.paused() {
-        return verdict(ctx);
-    }
     let (edited, live, back) = news(ctx, plan);
     if edited && ctx.stable().is_some_and(|s| s.data.spec == plan.content()) || back {
         renumber(ctx);
         return restore::revert(ctx);
+    }
+    if plan.paused() {
+        return verdict(ctx);
     }
     if (edited && !ctx.spec_refused(plan)) || live {
         return supersede(ctx);

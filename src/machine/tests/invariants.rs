@@ -121,7 +121,8 @@ fn stable_means_proven(sim: &Sim, world: &World, decision: &Decision) {
         );
         return;
     };
-    if sim.status.proven_revision.as_ref() == Some(name) {
+    let told = sim.lost && before.is_none() && sim.revisions.contains_key(name);
+    if told || sim.status.proven_revision.as_ref() == Some(name) {
         return;
     }
     let stable = revision(sim, decision, name).expect("a stable revision that is not stored");

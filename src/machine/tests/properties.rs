@@ -233,6 +233,48 @@ proptest! {
         prop_assert!(sim.deployments.values().all(|d| !d.marked()));
     }
 
+    /// Restored from a backup, or wiped by somebody: what was stable is told
+    /// from the revisions or by a person, and good content is released again.
+    #[test]
+    fn a_status_that_is_lost_at_any_moment_is_made_again(
+        before in prop::collection::vec(event(), 1..8),
+        after in prop::collection::vec(event(), 0..5),
+        choice in any::<prop::sample::Index>(),
+    ) {
+        let mut sim = start();
+        for event in &before {
+            happen(&mut sim, event);
+        }
+        sim.lose_status();
+        for event in &after {
+            happen(&mut sim, event);
+        }
+        heal(&mut sim);
+        sim.run(1000);
+        if sim.reason() == "StatusLost" {
+            prop_assert!(sim.stalled());
+            let kept: Vec<_> = sim.revisions.keys().cloned().collect();
+            sim.facts.undo = Some(choice.get(&kept).clone());
+            sim.dirty = true;
+            sim.run(1000);
+        }
+        if sim.status.release.is_some() && sim.status.components.len() != NAMES.len() {
+            sim.facts.undo.clone_from(&sim.status.stable_revision);
+            sim.dirty = true;
+            sim.run(100);
+        }
+        sim.want("db", "db:9");
+        sim.want("cart", "cart:9");
+        on(&mut sim, 2, |web| web.set_image("web:9"));
+        sim.run(300);
+        prop_assert!(sim.ready(), "good content is released in the end: {:#?}", sim.status);
+        sim.delete();
+        sim.run(5);
+        prop_assert!(sim.gone);
+        prop_assert!(sim.deployments.values().all(|d| !d.marked()));
+        prop_assert!(sim.revisions.is_empty());
+    }
+
     #[test]
     fn a_plan_can_be_deleted_at_any_moment(events in prop::collection::vec(event(), 1..12)) {
         let mut sim = start();

@@ -62,6 +62,9 @@ pub(super) struct Sim {
     pub(super) passes: usize,
     /// Whether every decision is held to the invariants.
     pub(super) checked: bool,
+    /// Whether the status was lost: what was proven is then told from the
+    /// revisions, or by a person.
+    pub(super) lost: bool,
 }
 
 /// A plan of templated components `name: image`; all come after none.
@@ -124,6 +127,7 @@ impl Sim {
             wake_at: None,
             passes: 0,
             checked: false,
+            lost: false,
         }
     }
 
@@ -175,6 +179,13 @@ impl Sim {
 
     pub(super) fn image(&self, name: &str) -> &str {
         self.deployments[name].image()
+    }
+
+    /// Takes the status away, as a restored backup does.
+    pub(super) fn lose_status(&mut self) {
+        self.status = ReleasePlanStatus::default();
+        self.lost = true;
+        self.dirty = true;
     }
 
     pub(super) fn delete(&mut self) {
