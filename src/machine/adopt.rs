@@ -203,6 +203,7 @@ fn frozen(view: View<'_>) -> Option<Frozen> {
         fields: FieldSet::default(),
         carried: FieldSet::default(),
         found: Found::default(),
+        emptied: None,
     })
 }
 

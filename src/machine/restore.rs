@@ -428,18 +428,15 @@ fn back(
         component.state = Some(ComponentState::Restoring);
         component.progress_at = None;
     }
+    let body = frozen.body(touched);
+    let says_all = || touched.leaves().iter().all(|p| get(&body, p).is_some());
     ctx.act(if touched.is_empty() {
         let write = stable::write(view, workload, frozen.template.clone());
         Action::Replace { write }
-    } else if touched.leaves_order()
-        && touched
-            .leaves()
-            .iter()
-            .all(|p| get(&frozen.template, p).is_some())
-    {
+    } else if touched.leaves_order() && says_all() {
         // One write does it, ownership included. What is to be taken out may
         // have got another owner meanwhile, and would stay.
-        let write = stable::write(view, workload, project(&frozen.template, touched));
+        let write = stable::write(view, workload, body);
         Action::Apply { write }
     } else {
         let template = put_back(&workload.template, &frozen.template, touched);

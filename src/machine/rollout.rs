@@ -17,7 +17,7 @@ use crate::{
     api::{
         Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseKind, ReleaseResult, Stage,
     },
-    fields::{canon, project, put_back},
+    fields::{canon, put_back},
     plan::{Plan, Target, missing_containers},
     revision::{Frozen, Revision},
 };
@@ -346,7 +346,7 @@ fn promote(
     // apply would then add it instead of changing it.
     let undo = ctx.release().is_some_and(|release| release.undo.is_some());
     let partial = if undo {
-        Some(project(&frozen.template, &frozen.fields))
+        Some(frozen.body(&frozen.fields))
     } else {
         view.scope.template.clone()
     };
@@ -377,9 +377,8 @@ fn promote(
             write: write(put_back(&workload.template, &frozen.template, &touched)),
         }
     } else if frozen.partial_digest.is_some() {
-        let touched = frozen.touched();
         Action::Apply {
-            write: write(project(&frozen.template, &touched)),
+            write: write(frozen.body(&frozen.touched())),
         }
     } else {
         Action::Replace {

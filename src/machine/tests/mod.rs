@@ -8,6 +8,7 @@ mod sim;
 mod baseline;
 mod commands;
 mod deletion;
+mod emptied;
 mod failure;
 mod frozen;
 mod midrelease;
