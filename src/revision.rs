@@ -311,7 +311,10 @@ mod tests {
         assert!(!old.data.as_ref().unwrap().0.to_string().contains("emptied"));
         let read = Revision::from_object(&old, "uid").unwrap().data;
         assert_eq!(read.components[0].emptied, None);
-        assert_eq!(read.digest("uid"), "109a6c712ee4cf0438b94bbcadbf9029da5f6f94e7e6036c831d6687e3bdd87b");
+        assert_eq!(
+            read.digest("uid"),
+            "109a6c712ee4cf0438b94bbcadbf9029da5f6f94e7e6036c831d6687e3bdd87b"
+        );
     }
 
     #[test]
