@@ -164,7 +164,12 @@ pub(super) fn missing(ctx: &Context<'_>) -> Option<String> {
         .filter(|c| c.observed.workload.is_none())
         .map(|c| c.scope.target.to_string())
         .collect();
-    (!names.is_empty()).then(|| format!("waiting for {} to exist", names.join(", ")))
+    (!names.is_empty()).then(|| {
+        format!(
+            "waiting for {} to exist. Create what is missing, or correct the name in the plan",
+            names.join(", ")
+        )
+    })
 }
 
 /// What a component was under a revision: the template of a followed workload,

@@ -12,6 +12,7 @@ use super::{
     stable::{self, may_write, numbers},
     stopped,
     types::TemplateWrite,
+    ways,
 };
 use crate::{
     api::{
@@ -74,8 +75,11 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         return;
     }
     let held = plan.paused().then(|| {
-        let text = "forward motion is held: the plan is paused (spec.paused)";
-        (Reason::Paused, text.to_owned())
+        let text = format!(
+            "forward motion is held: the plan is paused (spec.paused). To go on: {}",
+            ways::resume(ctx)
+        );
+        (Reason::Paused, text)
     });
     let pass = walk(ctx, &Limits::of(plan), target, held);
     if let Some(failure) = pass.failure {
@@ -236,8 +240,9 @@ fn walk(
         }
         if workload.paused && !complete {
             let text = format!(
-                "{} is paused by its own spec.paused; resume it to go on",
-                scope.target
+                "{} is paused by its own spec.paused. To go on: {}",
+                scope.target,
+                ways::resume_workload(ctx, &scope.target.name)
             );
             pass.held.get_or_insert((Reason::WorkloadPaused, text));
             if let Some(component) = ctx.component(index) {
@@ -361,8 +366,10 @@ fn promote(
     }
     // One write forward, and a few more over somebody who takes it back.
     if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
-        pass.held
-            .get_or_insert((Reason::Contended, stable::managers(view, workload)));
+        let touched = ctx.touched(&view.scope.target);
+        let fields = ways::fields(&workload.template, &frozen.template, &touched);
+        let text = stable::managers(ctx, view, workload, &fields);
+        pass.held.get_or_insert((Reason::Contended, text));
         return;
     }
     if let Some(component) = ctx.component(view.index) {

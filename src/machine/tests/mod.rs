@@ -11,6 +11,7 @@ mod deletion;
 mod emptied;
 mod failure;
 mod frozen;
+mod messages;
 mod midrelease;
 mod ownership;
 mod properties;
