@@ -155,6 +155,43 @@ fn every_field_of_the_spec_is_explained_with_its_default() {
     }
 }
 
+/// What `kubectl explain` shows: it knows a default and the values of a list of
+/// words only if the text names them.
+fn unexplained(path: &str, schema: &Value, found: &mut Vec<String>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        let text = field["description"].as_str().unwrap_or_default();
+        let default = match &field["default"] {
+            Value::String(text) => Some(text.clone()),
+            Value::Null | Value::Object(_) => None,
+            other => Some(other.to_string()),
+        };
+        let default = default.map(|default| format!("Default: {default}"));
+        let words = field["enum"].as_array().into_iter().flatten();
+        let words = words.filter_map(Value::as_str).map(str::to_owned);
+        let missing: Vec<String> = words
+            .chain(default)
+            .chain(Some(String::new()).filter(|_| text.is_empty()))
+            .filter(|part| part.is_empty() || !text.contains(part.as_str()))
+            .collect();
+        if !missing.is_empty() {
+            found.push(format!("{path}: {missing:?}"));
+        }
+        if name == "template" {
+            continue;
+        }
+        unexplained(&path, field, found);
+        unexplained(&format!("{path}[]"), &field["items"], found);
+    }
+}
+
+#[test]
+fn every_field_of_the_spec_explains_itself_with_its_values_and_default() {
+    let mut found = Vec::new();
+    unexplained("spec", &schema()["spec"], &mut found);
+    assert_eq!(found, [""; 0]);
+}
+
 #[test]
 fn every_flag_is_explained() {
     let cli = Cli::command();

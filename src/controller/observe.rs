@@ -192,6 +192,7 @@ async fn facts(
         .unwrap_or_default();
     Ok(PlanFacts {
         name: meta.name.clone().unwrap_or_default(),
+        namespace: namespace.clone(),
         uid: meta.uid.clone().unwrap_or_default(),
         generation: meta.generation.unwrap_or_default(),
         // A number that belongs to other content says nothing about this one.

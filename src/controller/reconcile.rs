@@ -12,9 +12,12 @@ use kube::{
     runtime::{controller::Action, reflector::ObjectRef},
 };
 
-use super::{Context, ReconcileError, apply, events, heal, observe, record};
+use super::{Context, ReconcileError, apply, backoff::LASTING, events, heal, observe, record};
 use crate::{
-    api::{ConditionType, Phase, Reason, ReleasePlanStatus, StoredPlan, merge_conditions},
+    api::{
+        ConditionType, GatewayDuration, Phase, Reason, ReleasePlanStatus, StoredPlan,
+        merge_conditions,
+    },
     machine::{self, Decision, EventNote, Input, World},
     plan::{Plan, Violations},
 };
@@ -61,7 +64,7 @@ pub(super) async fn reconcile(
             let most = Plan::parse(&plan.spec).map_or(MAX_RETRIES, |plan| plan.max_retries());
             let wait = ctx.backoffs.failed(&uid, Instant::now(), most);
             tracing::warn!(%error, failures = wait.failures, delay = ?wait.delay, "a pass failed");
-            if wait.failures >= most {
+            if wait.stalled {
                 report(&ctx, &plan, &error, most).await;
             }
             Ok(Action::requeue(wait.delay))
@@ -212,8 +215,10 @@ async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, most
             return Ok(None);
         }
         let mut status = plan.status.clone().unwrap_or_default();
-        let text =
-            format!("{error}; it failed {most} times in a row and is tried again every minute");
+        let text = format!(
+            "{error}. The operator failed on this plan {most} times in a row or more, for {} or longer, and tries again once a minute",
+            GatewayDuration::from(LASTING)
+        );
         let known = status
             .conditions
             .iter()

@@ -28,7 +28,7 @@ pub use found::{Before, Carried, Found, FoundValue, carry};
 pub use graft::{get, graft};
 pub use managed::{managed_by, owned_by, owning_exactly};
 pub use path::{Literal, Path, PathElement};
-pub use project::{complete, project};
+pub use project::{complete, emptied, project};
 pub use put_back::put_back;
 pub use set::FieldSet;
 

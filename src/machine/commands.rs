@@ -12,6 +12,7 @@ use super::{
     desired::undone,
     rebuild, report, restore, settle, stable, stopped,
     types::TemplateWrite,
+    ways,
 };
 use crate::{
     api::{
@@ -98,7 +99,12 @@ fn abort(ctx: &mut Context<'_>, wanted: &str) -> Outcome {
     let stage = release.stage;
     match abortable(&ctx.status) {
         Some(now) if now == wanted => {}
-        Some(now) => return ignored(format!("the release in progress is that of {now}")),
+        Some(now) => {
+            let end = ways::order(ctx, &[(ABORT, now)]);
+            return ignored(format!(
+                "the release in progress is that of {now}. To end it: {end}"
+            ));
+        }
         None if stage == Stage::Settle => {
             return ignored(
                 "what is prepared now has no name yet; nothing of it is live".to_owned(),
@@ -293,7 +299,12 @@ fn retry(ctx: &mut Context<'_>, wanted: &str) -> Outcome {
     }
     if stage.is_some() {
         if current(&ctx.status) != Some(wanted) {
-            return ignored("a stopped release has to be aborted, or undone, before".to_owned());
+            let stable = ctx.status.stable_revision.as_deref().unwrap_or_default();
+            let end = abortable(&ctx.status).map_or((UNDO, stable), |now| (ABORT, now));
+            return ignored(format!(
+                "a release stopped and has to be ended before. To go back: {}",
+                ways::order(ctx, &[end])
+            ));
         }
         stopped::again(ctx);
         return Outcome::Taken;

@@ -26,8 +26,8 @@ const DECISIONS: usize = 20;
 /// Pace at which a stalled plan is looked at: from the first to the last.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 const LAST_LOOK: Duration = Duration::from_secs(60);
-/// Longest message kept in status and events, in bytes.
-const MESSAGE: usize = 800;
+/// Longest message kept in status and events, in bytes. An event takes 1024.
+const MESSAGE: usize = 1000;
 
 /// Decides what to do next about a plan.
 #[must_use]
@@ -384,10 +384,15 @@ pub(super) fn current_name(ctx: &Context<'_>) -> String {
 
 /// Cuts a message at a character boundary.
 pub(super) fn cut(message: &str) -> String {
-    if message.len() <= MESSAGE {
+    cut_to(message, MESSAGE)
+}
+
+/// Cuts a text at a character boundary to at most `most` bytes.
+pub(super) fn cut_to(message: &str, most: usize) -> String {
+    if message.len() <= most {
         return message.to_owned();
     }
-    let end = (0..MESSAGE - 3)
+    let end = (0..=most.saturating_sub(3))
         .rev()
         .find(|&i| message.is_char_boundary(i))
         .unwrap_or(0);

@@ -23,6 +23,7 @@ mod settle;
 mod stable;
 mod stopped;
 mod types;
+mod ways;
 
 pub use context::step;
 pub use needs::{Needs, found, needs};

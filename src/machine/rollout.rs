@@ -12,12 +12,13 @@ use super::{
     stable::{self, may_write, numbers},
     stopped,
     types::TemplateWrite,
+    ways,
 };
 use crate::{
     api::{
         Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseKind, ReleaseResult, Stage,
     },
-    fields::{canon, project, put_back},
+    fields::{canon, put_back},
     plan::{Plan, Target, missing_containers},
     revision::{Frozen, Revision},
 };
@@ -75,8 +76,11 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         return;
     }
     let held = plan.paused().then(|| {
-        let text = "forward motion is held: the plan is paused (spec.paused)";
-        (Reason::Paused, text.to_owned())
+        let text = format!(
+            "forward motion is held: the plan is paused (spec.paused). To go on: {}",
+            ways::resume(ctx)
+        );
+        (Reason::Paused, text)
     });
     let pass = walk(ctx, &Limits::of(plan), target, held);
     if let Some(failure) = pass.failure {
@@ -237,8 +241,9 @@ fn walk(
         }
         if workload.paused && !complete {
             let text = format!(
-                "{} is paused by its own spec.paused; resume it to go on",
-                scope.target
+                "{} is paused by its own spec.paused. To go on: {}",
+                scope.target,
+                ways::resume_workload(ctx, &scope.target.name)
             );
             pass.held.get_or_insert((Reason::WorkloadPaused, text));
             if let Some(component) = ctx.component(index) {
@@ -347,7 +352,7 @@ fn promote(
     // apply would then add it instead of changing it.
     let undo = ctx.release().is_some_and(|release| release.undo.is_some());
     let partial = if undo {
-        Some(project(&frozen.template, &frozen.fields))
+        Some(frozen.body(&frozen.fields))
     } else {
         view.scope.template.clone()
     };
@@ -362,8 +367,10 @@ fn promote(
     }
     // One write forward, and a few more over somebody who takes it back.
     if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
-        pass.held
-            .get_or_insert((Reason::Contended, stable::managers(view, workload)));
+        let touched = ctx.touched(&view.scope.target);
+        let fields = ways::fields(&workload.template, &frozen.template, &touched);
+        let text = stable::managers(ctx, view, workload, &fields);
+        pass.held.get_or_insert((Reason::Contended, text));
         return;
     }
     if let Some(component) = ctx.component(view.index) {
@@ -378,9 +385,8 @@ fn promote(
             write: write(put_back(&workload.template, &frozen.template, &touched)),
         }
     } else if frozen.partial_digest.is_some() {
-        let touched = frozen.touched();
         Action::Apply {
-            write: write(project(&frozen.template, &touched)),
+            write: write(frozen.body(&frozen.touched())),
         }
     } else {
         Action::Replace {

@@ -7,7 +7,7 @@ use super::{
     Action, adopt, commands,
     context::{Context, conflict},
     desired::{Change, Desired, desired},
-    report, restore, rollout, stable, stopped,
+    report, restore, rollout, stable, stopped, ways,
 };
 use crate::{
     api::{Cause, ComponentState, Failure, Phase, Reason, ReleaseKind, ReleaseProgress, Stage},
@@ -101,8 +101,11 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     // Once something is touched it has to be judged, which is the next stage's
     // work; that stage holds for a pause itself.
     if plan.paused() && !touched && !desired.has_begun() {
-        let text = "the release waits: the plan is paused (spec.paused)";
-        return report::progressing(ctx, Reason::Paused, text);
+        let text = format!(
+            "the release waits: the plan is paused (spec.paused). To go on: {}",
+            ways::resume(ctx)
+        );
+        return report::progressing(ctx, Reason::Paused, &text);
     }
     let now = ctx.micros();
     let Some(release) = ctx.status.release.as_mut() else {

@@ -10,11 +10,12 @@ use super::{
     context::{Context, View, is_at, is_complete},
     desired::{Change, Desired, desired},
     needs::is_news,
-    report, settle,
+    report, restore, settle,
     types::{DryRun, TemplateWrite},
+    ways,
 };
 use crate::{
-    api::{Cause, ComponentState, ComponentStatus, Phase, Reason, ReleaseResult},
+    api::{Cause, ComponentState, ComponentStatus, Phase, RETRY, Reason, ReleaseResult},
     fields::{FieldSet, canon, put_back},
     plan::Plan,
     revision::{Frozen, Revision},
@@ -39,11 +40,12 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     }
     let Some(stable) = ctx.stable() else {
         let text = format!(
-            "controllerrevision {} is gone or damaged, so nothing can go back to it; restore it, or delete the plan and create it again to take what is live as stable",
+            "controllerrevision {} is gone or damaged, so nothing can go back to it. Restore it, or take what is live as stable: {} ; then apply the plan again",
             ctx.status
                 .stable_revision
                 .as_deref()
-                .unwrap_or("of the stable revision")
+                .unwrap_or("of the stable revision"),
+            ways::delete(ctx)
         );
         return report::stalled(ctx, Reason::RevisionLost, &text);
     };
@@ -63,8 +65,9 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     let refused = ctx.components().find_map(|view| {
         let text = view.observed.workload.as_ref()?.refusal.as_ref()?;
         Some(format!(
-            "{} refuses the template: {text}",
-            view.scope.target
+            "{} refuses the template: {}. Correct the template, or change what refuses it",
+            view.scope.target,
+            ways::brief(text)
         ))
     });
     if let Some(text) = refused {
@@ -143,22 +146,18 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
             || (r.spec.is_none() && last == Some(r.revision.as_str()))
     });
     if let Some(refused) = refused.cloned() {
-        let undone = refused.cause == Cause::Undone;
-        let (what, reason) = if undone {
-            (
-                format!("undone: {}. {revision} is live", refused.message),
-                Reason::Undone,
-            )
+        let (what, reason) = if refused.cause == Cause::Undone {
+            (String::new(), Reason::Undone)
+        } else if refused.cause == Cause::StatusLost {
+            (format!("{}. ", refused.message), Reason::RolledBack)
         } else {
-            let text = format!(
-                "rolled back for {:?}: {}. {revision} is live",
-                refused.cause, refused.message
-            );
-            (text, Reason::RolledBack)
+            let why = restore::told(refused.cause, &refused.message);
+            (format!("rolled back: {why}. "), Reason::RolledBack)
         };
+        let again = &refused.revision;
         let text = format!(
-            "{what}, and {0} is not tried again by itself. Change the content, or: kubectl annotate relplan {1} belay.dev/retry={0}",
-            refused.revision, ctx.input.world.plan.name
+            "{what}{revision} is live, and {again} is not released again by itself. Change the content of the plan, or try the same again: {}",
+            ways::order(ctx, &[(RETRY, again)])
         );
         report::judged(ctx);
         return report::stalled(ctx, reason, &text);
@@ -191,8 +190,11 @@ pub(super) fn obstructed(ctx: &mut Context<'_>, reason: Reason, text: &str) {
 
 fn begin(ctx: &mut Context<'_>, plan: &Plan, desired: &Desired) {
     if plan.paused() && !desired.has_begun() {
-        let text = "new content waits: the plan is paused (spec.paused)";
-        return report::progressing(ctx, Reason::Paused, text);
+        let text = format!(
+            "new content waits: the plan is paused (spec.paused). To go on: {}",
+            ways::resume(ctx)
+        );
+        return report::progressing(ctx, Reason::Paused, &text);
     }
     settle::begin(ctx, desired);
 }
@@ -227,12 +229,15 @@ fn reassert(
         if let Some((action, fight)) =
             correction(ctx, view, workload, frozen, wanted, *change, refused)
         {
+            let none = FieldSet::default();
+            let fields = ways::fields(&workload.template, &wanted.template, &none);
             let text = format!(
-                "{} changed what the plan holds in {}; it is set again",
+                "{} changed what the plan holds in {}: {fields}; it is set again",
                 writer(workload),
                 view.scope.target
             );
-            due.push((view.index, action, fight, managers(view, workload), text));
+            let who = managers(ctx, view, workload, &fields);
+            due.push((view.index, action, fight, who, text));
         }
     }
     let mut outcome = Reasserted {
@@ -423,12 +428,18 @@ fn writer(workload: &Workload) -> String {
     }
 }
 
-/// Says who fights over a workload.
-pub(super) fn managers(view: View<'_>, workload: &Workload) -> String {
-    let who = writer(workload);
+/// Says who fights over which fields of a workload.
+pub(super) fn managers(
+    ctx: &Context<'_>,
+    view: View<'_>,
+    workload: &Workload,
+    fields: &str,
+) -> String {
+    let target = &view.scope.target;
     format!(
-        "{who} keeps changing what the plan holds in {}; Belay set it {REASSERTIONS} times in 10m and holds now. Make the two agree: take the field out of one of them",
-        view.scope.target
+        "{} keeps changing what the plan holds in {target}: {fields}. Belay set it {REASSERTIONS} times in 10m and holds now. Take the field out of one of the two; who owns what: {}",
+        writer(workload),
+        ways::owners(ctx, &target.name)
     )
 }
 

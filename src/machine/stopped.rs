@@ -9,18 +9,16 @@ use super::{
     records::record,
     report, restore,
     rollout::reset,
+    ways,
 };
 use crate::{
     api::{
-        Cause, ComponentState, Failure, OnFailure, Phase, Reason, ReleaseKind, ReleaseProgress,
-        ReleaseResult, Stage,
+        ABORT, Cause, ComponentState, Failure, OnFailure, Phase, RETRY, Reason, ReleaseKind,
+        ReleaseProgress, ReleaseResult, Stage, UNDO,
     },
     fields::canon,
     plan::Plan,
 };
-
-/// Longest part of a failure's message that stands before the ways out.
-const FAILURE: usize = 400;
 
 /// Deals with a failure as the plan wants it.
 pub(super) fn failed(ctx: &mut Context<'_>, failure: Failure) {
@@ -257,23 +255,25 @@ fn verdict(ctx: &mut Context<'_>) {
     let name = current_name(ctx);
     let failure = ctx.release().and_then(|release| release.failure.clone());
     let why = failure.map_or_else(String::new, |failure| restore::reason(&failure));
-    let why: String = why.chars().take(FAILURE).collect();
-    let plan = &ctx.input.world.plan.name;
     let stable = ctx.status.stable_revision.as_deref().unwrap_or_default();
     let changed = ctx.input.plan.is_ok_and(|plan| ctx.set_changed(plan));
     let edit = if changed {
         "Other components join and leave only once this has ended"
     } else {
-        "Change the content"
+        "Change the content of the plan"
     };
     if ctx.status.phase == Some(Phase::Failed) {
         let text = format!(
-            "the rollback was aborted as asked, and what is live stays ({why}). {edit}; or go back after all: kubectl annotate relplan {plan} belay.dev/undo={stable}; or try again: belay.dev/retry={name}"
+            "the rollback was aborted as asked, and what is live stays ({why}). {edit}, or go back to {stable} after all: {} ; or try {name} again: {}",
+            ways::order(ctx, &[(UNDO, stable)]),
+            ways::order(ctx, &[(RETRY, &name)])
         );
         return report::stalled(ctx, Reason::RollbackAborted, &text);
     }
     let text = format!(
-        "{why}. The release of {name} stops here and nothing is written. {edit}; or go back to {stable}: kubectl annotate relplan {plan} belay.dev/abort={name}; or try again: belay.dev/retry={name}"
+        "{why}. The release of {name} stops here and nothing is written. {edit}, or go back to {stable}: {} ; or try the same again: {}",
+        ways::order(ctx, &[(ABORT, &name)]),
+        ways::order(ctx, &[(RETRY, &name)])
     );
     report::stalled(ctx, Reason::Frozen, &text);
 }

@@ -52,6 +52,8 @@ pub struct Known {
 pub struct PlanFacts {
     /// Its name.
     pub name: String,
+    /// Its namespace.
+    pub namespace: String,
     /// Its uid.
     pub uid: String,
     /// Its `metadata.generation`.

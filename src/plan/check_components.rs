@@ -7,10 +7,12 @@ use super::{
     check_template::check_template,
     check_values::{check_length, check_list, check_name},
     decode::quoted,
-    digest::digest_json,
     faults::Faults,
 };
-use crate::api::{Component, Traffic};
+use crate::{
+    api::{Component, Traffic},
+    fields::canon::digest_json,
+};
 
 const MAX_COMPONENTS: usize = 32;
 const MAX_NAME: usize = 253;

@@ -36,7 +36,7 @@ pub use claims::incumbent;
 pub use commands::{abortable, current, failed, is_lost, retryable, undoable};
 pub use containers::{MissingContainer, missing_containers};
 pub use defaults::{completed, defaults_patch, generation_patch};
-pub use digest::{content_digest, digest_json};
+pub use digest::content_digest;
 pub use targets::targets_of;
 pub use types::{ComponentPlan, Plan, Target};
 pub use violation::{Violation, ViolationKind, Violations};

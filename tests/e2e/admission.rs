@@ -54,6 +54,27 @@ spec:
     );
 }
 
+/// A plan that has its strategy by default keeps that beside what a manifest
+/// adds; the answer says how to change from it, and that works.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_from_the_default_strategy_is_explained() {
+    let scene = Scene::new("admission-strategy").await;
+    let cart = [("cart", "shop/cart:1")];
+    scene.apply(&plan("shop", &cart, "")).await;
+    let canary = |rolling: &str| {
+        let rest = format!("  strategy: {{{rolling}canary: {{steps: [{{replicas: 1}}]}}}}\n");
+        plan("shop", &cart, &rest)
+    };
+    let both = scene.try_apply(&canary(""), &[]).await;
+    assert!(
+        !both.success() && both.stderr.contains("set rolling: null beside it"),
+        "{}",
+        both.stderr
+    );
+    let one = scene.try_apply(&canary("rolling: null, "), &[]).await;
+    assert!(!one.stderr.contains("exactly one of"), "{}", one.stderr);
+}
+
 /// An accepted plan shows its defaults, finalizer and release generation in the
 /// answer of `kubectl apply -o yaml`; the number rises exactly with the content.
 #[tokio::test(flavor = "multi_thread")]

@@ -215,7 +215,7 @@ async fn deletion_says_what_it_waits_for_and_keep_is_the_way_out() {
     let status = scene.because("shop", Reason::RollbackStalled).await;
     let text = crate::support::message(&status, "Stalled");
     assert!(
-        text.contains("deployment cart") && text.contains("deletionPolicy to Keep"),
+        text.contains("deployment cart") && text.contains(r#"{"deletionPolicy":"Keep"}"#),
         "{text}"
     );
     scene

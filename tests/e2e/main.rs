@@ -24,6 +24,7 @@ mod clocks;
 mod deletion;
 mod departure;
 mod economy;
+mod emptied;
 mod followed;
 mod installation;
 mod judged;

@@ -30,6 +30,10 @@ enum Event {
     Want(usize, usize),
     /// The plan wants a variable of a component, or none.
     Variable(usize, Option<bool>),
+    /// The plan takes the arguments of a component away, or says nothing of them.
+    Empty(usize, bool),
+    /// Somebody sets arguments on a Deployment.
+    Fill(usize),
     /// Somebody sets an image on a Deployment.
     SetImage(usize, usize),
     Restart(usize, u8),
@@ -59,6 +63,8 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (0..2_usize, 0..IMAGES.len()).prop_map(|(n, i)| Event::Want(n, i)),
         2 => (0..2_usize, any::<Option<bool>>()).prop_map(|(n, v)| Event::Variable(n, v)),
+        1 => (0..2_usize, any::<bool>()).prop_map(|(n, e)| Event::Empty(n, e)),
+        1 => name.clone().prop_map(Event::Fill),
         3 => (name.clone(), 0..IMAGES.len() - 1).prop_map(|(n, i)| Event::SetImage(n, i)),
         1 => (name.clone(), 0..3_u8).prop_map(|(n, at)| Event::Restart(n, at)),
         1 => (name.clone(), 0..4).prop_map(|(n, to)| Event::Scale(n, to)),
@@ -106,6 +112,16 @@ fn happen(sim: &mut Sim, event: &Event) {
                 None => drop(container.as_object_mut().unwrap().remove("env")),
             }
         }),
+        Event::Empty(n, empty) => sim.edit(|spec| {
+            let container = &mut spec["components"][*n]["template"]["spec"]["containers"][0];
+            let container = container.as_object_mut().unwrap();
+            if *empty {
+                container.insert("args".to_owned(), json!([]));
+            } else {
+                container.remove("args");
+            }
+        }),
+        Event::Fill(n) => on(sim, *n, |deployment| deployment.set_args(&["-x"])),
         Event::SetImage(n, i) => {
             let image = format!("{}:{}", NAMES[*n], IMAGES[*i]);
             on(sim, *n, |deployment| deployment.set_image(&image));

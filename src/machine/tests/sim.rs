@@ -100,6 +100,7 @@ impl Sim {
             spec,
             facts: PlanFacts {
                 name: "shop".to_owned(),
+                namespace: "prod".to_owned(),
                 uid: "plan-uid".to_owned(),
                 generation: 1,
                 release_generation: Some(1),
