@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use super::{Context, ReconcileError, error::judged};
 use crate::{
-    api::{FIELD_MANAGER, FINALIZER, PLAN_UID, StoredPlan},
+    api::{FIELD_MANAGER, FINALIZER, ORDERED_BY, PLAN_UID, StoredPlan},
     cluster::{self, ApplyFailure, apply_body, classify, deployments},
     fields::{FieldSet, owning_exactly},
     machine::{Action, TemplateWrite},
-    plan::Target,
+    plan::{Stamps, Target},
     revision::Revision,
 };
 
@@ -166,11 +166,18 @@ async fn drop_annotation(
     name: &str,
     value: &str,
 ) -> Result<(), ReconcileError> {
-    let path = format!("/metadata/annotations/{}", name.replace('/', "~1"));
-    let operations = vec![
-        json!({"op": "test", "path": path, "value": value}),
-        json!({"op": "remove", "path": path}),
+    let path = |name: &str| format!("/metadata/annotations/{}", name.replace('/', "~1"));
+    let mut operations = vec![
+        json!({"op": "test", "path": path(name), "value": value}),
+        json!({"op": "remove", "path": path(name)}),
     ];
+    // The webhook would do that too, but it may be away.
+    if let Some(stamps) = plan.annotation(ORDERED_BY) {
+        operations.push(match Stamps::read(Some(stamps)).without(name).write() {
+            Some(left) => json!({"op": "replace", "path": path(ORDERED_BY), "value": left}),
+            None => json!({"op": "remove", "path": path(ORDERED_BY)}),
+        });
+    }
     patch_plan(
         ctx,
         plan,
