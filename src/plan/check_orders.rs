@@ -169,3 +169,7 @@ fn is_on_the_way(status: &ReleasePlanStatus, release: &ReleaseProgress, wanted: 
         Stage::Restore | Stage::Stopped => false,
     }
 }
+
+#[cfg(test)]
+#[path = "check_orders_tests.rs"]
+mod tests;

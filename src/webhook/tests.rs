@@ -19,6 +19,7 @@ use crate::{
 
 mod answers;
 mod lookups;
+mod orders;
 mod plans;
 mod robustness;
 

@@ -11,6 +11,7 @@ mod deletion;
 mod failure;
 mod frozen;
 mod midrelease;
+mod orders;
 mod ownership;
 mod properties;
 mod rebuild;
