@@ -77,16 +77,7 @@ pub(super) fn run(ctx: &mut Context<'_>) -> bool {
         };
         match outcome {
             Outcome::Waits(what) => waits(ctx, &command, &what),
-            Outcome::Ignored(reason, text) => {
-                let HandledCommand {
-                    annotation, value, ..
-                } = &command;
-                let by = by(&command);
-                let given = if by.is_empty() { "" } else { ", asked for" };
-                let text = format!("{annotation} names {value}{given}{by}: {text}");
-                ctx.tell(true, reason, &text);
-                drop_annotation(ctx, command);
-            }
+            Outcome::Ignored(reason, why) => ignored(ctx, command, reason, &why),
             Outcome::Taken => {
                 ctx.status.handled = Some(command);
                 ctx.wake_in(Duration::ZERO);
@@ -119,10 +110,40 @@ fn waits(ctx: &mut Context<'_>, command: &HandledCommand, what: &str) {
     let text = format!("{order} {}{asked} waits {what}", command.value);
     let mut decisions = ctx.status.decisions.iter().rev();
     let last = decisions.find(|d| d.reason == told || d.reason == not);
-    if last.is_none_or(|last| last.message != cut(&text)) {
+    if last.is_some_and(|last| last.message == cut(&text)) {
+        ctx.waited.push(command.clone());
+    } else {
         ctx.tell(false, told, &text);
     }
     ctx.waiting.push(text);
+}
+
+/// Drops the orders that waited before the newer content came that is released
+/// now: they were not meant for it.
+pub(super) fn overtaken(ctx: &mut Context<'_>) {
+    for command in std::mem::take(&mut ctx.waited) {
+        let reason = match command.annotation.as_str() {
+            UNDO => Reason::UndoIgnored,
+            _ => Reason::RetryIgnored,
+        };
+        ignored(ctx, command, reason, OVERTAKEN);
+    }
+    ctx.waiting.clear();
+}
+
+/// Why an order means nothing any more.
+const OVERTAKEN: &str = "newer content came after it, which is the later wish";
+
+/// Takes an order off that means nothing, and says why.
+fn ignored(ctx: &mut Context<'_>, command: HandledCommand, reason: Reason, why: &str) {
+    let by = by(&command);
+    let given = if by.is_empty() { "" } else { ", asked for" };
+    let text = format!(
+        "{} names {}{given}{by}: {why}",
+        command.annotation, command.value
+    );
+    ctx.tell(true, reason, &text);
+    drop_annotation(ctx, command);
 }
 
 /// "for the end of release 4".
@@ -208,7 +229,7 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         return ignored("it is not kept".to_owned());
     }
     if is_overtaken(ctx, command) {
-        return ignored("newer content came after it, which is the later wish".to_owned());
+        return ignored(OVERTAKEN.to_owned());
     }
     let is_stable = ctx.status.stable_revision.as_ref() == Some(wanted);
     let stage = ctx.release().map(|release| release.stage);

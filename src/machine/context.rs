@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     api::{
-        ComponentStatus, DecisionEntry, Phase, Reason, ReleasePlanStatus, ReleaseProgress, Stage,
+        ComponentStatus, DecisionEntry, HandledCommand, Phase, Reason, ReleasePlanStatus,
+        ReleaseProgress, Stage,
     },
     fields::{FieldSet, canon, project},
     plan::{Plan, Target, current},
@@ -122,6 +123,8 @@ pub(super) struct Context<'a> {
     pub(super) status: ReleasePlanStatus,
     /// What orders wait for, as the conditions say it.
     pub(super) waiting: Vec<String>,
+    /// Orders that waited in an earlier pass already.
+    pub(super) waited: Vec<HandledCommand>,
     /// Who asked for the retry that a release now begins for.
     pub(super) retried_by: Option<String>,
     actions: Vec<Action>,
@@ -144,6 +147,7 @@ impl<'a> Context<'a> {
             scope: scope(input.plan.ok(), input.status),
             status: input.status.clone(),
             waiting: Vec::new(),
+            waited: Vec::new(),
             retried_by: None,
             actions: Vec::new(),
             events: Vec::new(),

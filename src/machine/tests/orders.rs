@@ -233,3 +233,35 @@ fn a_retry_of_content_that_has_left_the_plan_does_nothing_and_says_so() {
     assert_eq!(sim.results().last(), Some(&ReleaseResult::RolledBack));
     assert_eq!(sim.status.refused[0].cause, Cause::ContainerRestarts);
 }
+
+#[test]
+fn an_order_that_waited_does_not_hit_a_newer_template_of_a_followed_workload() {
+    let spec = json!({"components": [followed("cart"), followed("web")]});
+    let mut sim = Sim::settled(spec, &[("cart", "cart:1"), ("web", "web:1")]);
+    let first = sim.status.stable_revision.clone().unwrap();
+    sim.deployment("cart").set_image("cart:2");
+    sim.run_until("the release", |sim| sim.results().len() == 1 && sim.ready());
+    sim.deployment("cart").set_image("cart:3-unready");
+    sim.run(4);
+    let mut later = sim.clone();
+    order(&mut sim, "undo", &first, "jane");
+    sim.run(2);
+    sim.deployment("cart").set_image("cart:4");
+    sim.run_until("the end", |sim| sim.ready());
+    assert_eq!(
+        (sim.image("cart"), sim.facts.undo.clone()),
+        ("cart:4", None)
+    );
+    assert_eq!(sim.told(Reason::UndoIgnored), 1);
+    // One that came after it has its turn.
+    later.deployment("cart").set_image("cart:4");
+    order(&mut later, "undo", &first, "jane");
+    later.run_until("the undo", |sim| {
+        let last = sim.status.history.last();
+        last.is_some_and(|record| record.kind == ReleaseKind::Undo)
+    });
+    assert_eq!(
+        (later.image("cart"), later.told(Reason::UndoIgnored)),
+        ("cart:1", 0)
+    );
+}
