@@ -76,6 +76,9 @@ pub struct HandledCommand {
     pub annotation: String,
     /// Its value.
     pub value: String,
+    /// Who set it, as far as the webhook saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 /// Where the plan is. Pending: workloads are missing, or what is live is not

@@ -17,13 +17,13 @@ use super::{
 };
 use crate::{
     api::{
-        ABORT, DeletionPolicy, FIELD_MANAGER, FINALIZER, RELEASE_DIGEST, RELEASE_GENERATION,
-        REQUESTED_BY, RETRY, ReleasePlanStatus, StoredPlan, UNDO,
+        ABORT, DeletionPolicy, FIELD_MANAGER, FINALIZER, ORDERED_BY, RELEASE_DIGEST,
+        RELEASE_GENERATION, REQUESTED_BY, RETRY, ReleasePlanStatus, StoredPlan, UNDO,
     },
     cluster::{Snapshot, as_stored, deployments, dry_run},
     fields::{Found, canon, managed_by},
     machine::{self, DryRun, Observed, PlanFacts, Scope, Workload, World},
-    plan::{Plan, Target, Violations, incumbent},
+    plan::{Plan, Stamps, Target, Violations, incumbent},
     revision::Revision,
 };
 
@@ -206,6 +206,7 @@ async fn facts(
         abort: stored.annotation(ABORT).map(str::to_owned),
         undo: stored.annotation(UNDO).map(str::to_owned),
         retry: stored.annotation(RETRY).map(str::to_owned),
+        ordered_by: Stamps::read(stored.annotation(ORDERED_BY)),
         deleting,
         deletion_policy: serde_json::from_value(policy).unwrap_or(DeletionPolicy::Rollback),
         finalizer: meta

@@ -19,6 +19,7 @@ mod put_back;
 mod quantity;
 mod schema;
 mod set;
+mod taken;
 
 #[cfg(test)]
 mod properties;
@@ -31,6 +32,7 @@ pub use path::{Literal, Path, PathElement};
 pub use project::{complete, emptied, project};
 pub use put_back::put_back;
 pub use set::FieldSet;
+pub use taken::{TakenOver, taken_over};
 
 /// Why field ownership could not be read or a value could not be put in place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -457,6 +457,7 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
     if undo {
         commands::lift_hold(ctx);
     }
+    commands::overtaken(ctx);
     record(ctx, ReleaseResult::Superseded, Some(text.clone()));
     ctx.tell(false, Reason::Superseded, &text);
     let now = ctx.micros();

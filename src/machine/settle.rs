@@ -29,6 +29,8 @@ pub(super) fn begin(ctx: &mut Context<'_>, desired: &Desired) {
         ReleaseKind::Surroundings
     };
     let number = ctx.status.history.last().map_or(0, |record| record.number) + 1;
+    let requested_by = ctx.retried_by.take();
+    let requested_by = requested_by.or_else(|| ctx.input.world.plan.requested_by.clone());
     ctx.status.release = Some(ReleaseProgress {
         number,
         kind,
@@ -36,7 +38,7 @@ pub(super) fn begin(ctx: &mut Context<'_>, desired: &Desired) {
         content: desired.content.clone(),
         started_at: ctx.micros(),
         stage_since: ctx.micros(),
-        requested_by: ctx.input.world.plan.requested_by.clone(),
+        requested_by,
         applied: Vec::new(),
         held_since: None,
         failure: None,

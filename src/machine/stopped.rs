@@ -38,13 +38,13 @@ pub(super) fn failed(ctx: &mut Context<'_>, failure: Failure) {
 }
 
 /// Ends a rollback where it is.
-pub(super) fn keep(ctx: &mut Context<'_>) {
+pub(super) fn keep(ctx: &mut Context<'_>, by: &str) {
     let failure = ctx.release().and_then(|release| release.failure.clone());
     if failure.is_none_or(|failure| failure.cause != Cause::Reverted) {
         restore::refuse(ctx);
     }
-    let text = "the rollback was aborted as asked; what is live stays";
-    record(ctx, ReleaseResult::Failed, Some(text.to_owned()));
+    let text = format!("the rollback was aborted as asked{by}; what is live stays");
+    record(ctx, ReleaseResult::Failed, Some(text));
     stop(ctx, Phase::Failed);
     report::judged(ctx);
     verdict(ctx);
@@ -186,21 +186,25 @@ fn supersede(ctx: &mut Context<'_>) {
     report::progressing(ctx, Reason::Settling, text);
 }
 
-/// Goes back after all.
-pub(super) fn back(ctx: &mut Context<'_>) {
+/// Goes back after all. `by` says who asked.
+pub(super) fn back(ctx: &mut Context<'_>, by: &str) {
     renumber(ctx);
     let failure = ctx.release().and_then(|release| release.failure.clone());
     let failure = failure.unwrap_or_else(|| Failure {
         component: None,
         cause: Cause::Aborted,
-        message: "the release was aborted as asked".to_owned(),
+        message: format!("the release was aborted as asked{by}"),
         at: ctx.micros(),
     });
+    ctx.log(
+        Reason::RollbackStarted,
+        &format!("the stopped release goes back as asked{by}"),
+    );
     restore::begin(ctx, failure);
 }
 
-/// Goes on with the same target.
-pub(super) fn again(ctx: &mut Context<'_>) {
+/// Goes on with the same target, as somebody asked.
+pub(super) fn again(ctx: &mut Context<'_>, user: Option<&String>) {
     renumber(ctx);
     let name = current_name(ctx);
     ctx.status.refused.retain(|r| r.revision != name);
@@ -216,12 +220,13 @@ pub(super) fn again(ctx: &mut Context<'_>) {
         release.stage_since = now;
         release.failure = None;
         release.retried = true;
+        release.requested_by = user.cloned().or_else(|| release.requested_by.take());
     }
-    tried(ctx, &name);
+    tried(ctx, &name, user);
 }
 
 /// Tries a first release again that has nothing to return to.
-pub(super) fn first_again(ctx: &mut Context<'_>, name: &str) {
+pub(super) fn first_again(ctx: &mut Context<'_>, name: &str, user: Option<&String>) {
     let number = ctx.status.history.last().map_or(0, |record| record.number) + 1;
     ctx.status.release = Some(ReleaseProgress {
         number,
@@ -230,7 +235,7 @@ pub(super) fn first_again(ctx: &mut Context<'_>, name: &str) {
         content: String::new(),
         started_at: ctx.micros(),
         stage_since: ctx.micros(),
-        requested_by: None,
+        requested_by: user.cloned(),
         applied: vec![name.to_owned()],
         held_since: None,
         failure: None,
@@ -239,14 +244,15 @@ pub(super) fn first_again(ctx: &mut Context<'_>, name: &str) {
     });
     ctx.status.target_revision = Some(name.to_owned());
     ctx.status.refused.retain(|r| r.revision != name);
-    tried(ctx, name);
+    tried(ctx, name, user);
 }
 
-fn tried(ctx: &mut Context<'_>, name: &str) {
+fn tried(ctx: &mut Context<'_>, name: &str, user: Option<&String>) {
     ctx.status.phase = Some(Phase::RollingOut);
     ctx.status.step = Some("Promote".to_owned());
     reset(ctx, ComponentState::Waiting);
-    let text = format!("{name} is tried again as asked, judged by its deadline only");
+    let by = user.map_or_else(String::new, |user| format!(" by {user}"));
+    let text = format!("{name} is tried again as asked{by}, judged by its deadline only");
     ctx.tell(false, Reason::RetryRequested, &text);
     report::progressing(ctx, Reason::RetryRequested, &text);
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{
     api::{Cause, DeletionPolicy, Reason, ReleasePlanStatus},
     fields::FieldSet,
-    plan::{Plan, Target, Violations},
+    plan::{Plan, Stamps, Target, Violations},
     revision::Revision,
 };
 
@@ -68,6 +68,8 @@ pub struct PlanFacts {
     pub undo: Option<String>,
     /// The refused revision that a person wants tried again.
     pub retry: Option<String>,
+    /// Who gave these orders, as far as the webhook saw it.
+    pub ordered_by: Stamps,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// What deletion in mid-release does; read also from a plan that is not

@@ -369,3 +369,81 @@ async fn a_plan_may_drop_its_finalizer_only_when_nothing_is_unfinished() {
     scene.gone("shop").await;
     assert_eq!(scene.image("cart").await, "shop/cart:1");
 }
+
+/// Lists and maps that are replaced whole are told with both values, when the
+/// plan takes them over and not again.
+#[tokio::test(flavor = "multi_thread")]
+async fn taking_over_an_atomic_list_or_map_is_a_warning_with_both_values() {
+    let scene = Scene::new("admission-atomic").await;
+    let from = |map: &str| {
+        format!("valueFrom: {{configMapKeyRef: {{name: {map}, key: k, optional: true}}}}")
+    };
+    let live = crate::support::deployment("cart", "shop/cart:1", 1)
+        .replace(
+            "        env:\n",
+            &format!(
+                "        args: [-v, --port=80]
+        resources: {{limits: {{cpu: 100m}}}}
+        env:
+        - {{name: FROM, {}}}\n",
+                from("one")
+            ),
+        )
+        .replace(
+            "    spec:\n      containers",
+            "    spec:\n      nodeSelector: {kubernetes.io/os: linux}\n      containers",
+        );
+    scene.apply(&live).await;
+    let wants = |image: &str| {
+        format!(
+            "apiVersion: belay.dev/v1alpha1
+kind: ReleasePlan
+metadata: {{name: shop}}
+spec:
+  components:
+  - workload: {{kind: Deployment, name: cart}}
+    template:
+      spec:
+        nodeSelector: {{kubernetes.io/os: linux}}
+        containers:
+        - name: app
+          image: {image}
+          args: [-q]
+          resources: {{limits: {{cpu: 200m}}}}
+          env: [{{name: FROM, {}}}, {{name: LOG, value: debug}}]
+",
+            from("two")
+        )
+    };
+    let output = scene
+        .try_apply(&wants("shop/cart:2"), &["--dry-run=server"])
+        .await;
+    assert!(output.success(), "{}", output.stderr);
+    let warnings: Vec<&str> = output
+        .stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix("Warning: "))
+        .collect();
+    let text = warnings.join(" ");
+    for wanted in [
+        r#"spec.containers[name="app"].args of deployment cart is replaced whole, not merged: ["-v","--port=80"] becomes ["-q"]"#,
+        r#"spec.containers[name="app"].env[name="FROM"].valueFrom.configMapKeyRef of deployment cart is replaced whole"#,
+        r#""name":"one""#,
+        r#""name":"two""#,
+    ] {
+        assert!(text.contains(wanted), "no {wanted} in {text}");
+    }
+    for merged in ["limits", "LOG", "nodeSelector", "image"] {
+        assert!(!text.contains(merged), "{merged} in {text}");
+    }
+    scene.apply(&wants("shop/cart:2")).await;
+    scene.ready("shop").await;
+    for again in ["shop/cart:2", "shop/cart:3"] {
+        let output = scene.try_apply(&wants(again), &[]).await;
+        assert!(
+            output.success() && !output.stderr.contains("replaced whole"),
+            "{}",
+            output.stderr
+        );
+    }
+}

@@ -418,14 +418,19 @@ async fn a_retry_in_mid_release_of_something_else() {
         .apply(&plan("shop", &[("cart", "shop/cart:3-slow")], ""))
         .await;
     scene.because("shop", Reason::Promoting).await;
-    scene
-        .kubectl(&[
+    let out = scene
+        .kubectl_raw(&[
             "annotate",
             "relplan",
             "shop",
             &format!("belay.dev/retry={refused}"),
         ])
         .await;
+    assert!(
+        !out.success() && out.stderr.contains("no longer what the plan asks for"),
+        "{}",
+        out.stderr
+    );
     scene.ready("shop").await;
     assert_eq!(scene.image("cart").await, "shop/cart:3-slow");
     sane(&scene).await;

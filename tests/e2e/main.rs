@@ -29,6 +29,7 @@ mod followed;
 mod installation;
 mod judged;
 mod killed;
+mod orders;
 mod outage;
 mod proxy;
 mod recovery;

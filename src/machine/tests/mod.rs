@@ -13,6 +13,7 @@ mod failure;
 mod frozen;
 mod messages;
 mod midrelease;
+mod orders;
 mod ownership;
 mod properties;
 mod rebuild;
