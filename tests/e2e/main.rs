@@ -14,27 +14,30 @@
 )]
 
 mod admission;
-mod breaking;
-mod breaking_again;
-mod breaking_back;
-mod breaking_refused;
-mod breaking_state;
-mod breaking_storms;
 mod clocks;
+mod content;
 mod deletion;
 mod departure;
 mod economy;
+mod evidence;
+mod first;
 mod followed;
 mod installation;
 mod judged;
 mod killed;
 mod outage;
+mod ownership;
 mod proxy;
+mod records;
 mod recovery;
+mod recreated;
+mod refusals;
+mod refused;
 mod release;
 mod rivals;
 mod rollback;
 mod stored;
+mod storms;
 mod stuck;
 mod succession;
 mod support;
