@@ -2,10 +2,9 @@
 //! old restarts, old refusals, others' pods; and what refuses new pods.
 
 use belay::api::{Cause, Reason, ReleaseResult};
+use k8s_openapi::api::apps::v1::Deployment;
 
-use crate::support::{PATIENCE, SOON, Scene, deployment, image_of, plan, why};
-
-const REPLICA_SETS: &str = "system:serviceaccount:kube-system:replicaset-controller";
+use crate::support::{PATIENCE, Scene, deployment, image_of, plan, plan_of, why};
 
 /// Waits until there is no room for more pods than there are.
 async fn no_room(scene: &Scene, pods: u8) {
@@ -47,33 +46,49 @@ async fn old_restarts_of_an_untouched_component_do_not_fail_a_release() {
     assert_eq!(scene.image("web").await, "shop/web:2");
 }
 
-/// A ReplicaFailure that the old ReplicaSet left behind says nothing about the
-/// new template.
+/// A ReplicaFailure that stands there because of the old ReplicaSet says nothing
+/// about the new template.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_failure_from_before_the_release_does_not_fail_it() {
     let scene = Scene::new("evidence-stale").await;
-    scene.stable(&[("cart", "shop/cart:1")], "").await;
-    no_room(&scene, 1).await;
+    scene.deployment("cart", "shop/cart:1", 1).await;
+    let with = async |tag: u8, cpu: &str| {
+        let container =
+            format!("image: 'shop/cart:{tag}', resources: {{requests: {{cpu: {cpu}}}}}");
+        scene
+            .apply(&plan_of("shop", &[("cart", &container)], ""))
+            .await;
+    };
+    with(1, "200m").await;
+    scene.ready("shop").await;
+    // Room for one pod of the old template and some of the new one.
+    scene
+        .kubectl(&["create", "quota", "tight", "--hard=requests.cpu=350m"])
+        .await;
+    let used = "--for=jsonpath={.status.used.requests\\.cpu}=200m";
+    scene
+        .kubectl(&["wait", "quota/tight", used, PATIENCE])
+        .await;
     scene
         .kubectl(&["scale", "deployment/cart", "--replicas=2"])
         .await;
-    // The waits between attempts double from 5 ms on. After so many of them the
-    // next one comes too late to take the old failure back before the release.
-    let deadline = tokio::time::Instant::now() + SOON;
-    while scene.refusals_of(REPLICA_SETS, "pods").await.len() < 11 {
-        assert!(tokio::time::Instant::now() < deadline, "pods are refused");
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-    }
-    scene.kubectl(&["delete", "quota", "tight"]).await;
-    scene.shop(&[("cart", "shop/cart:2")], "").await;
+    let failing = |d: &Deployment| {
+        let conditions = d.status.iter().flat_map(|s| s.conditions.iter().flatten());
+        conditions
+            .into_iter()
+            .any(|c| c.type_ == "ReplicaFailure" && c.status == "True")
+    };
+    scene
+        .deployment_until("cart", "has pods refused", failing)
+        .await;
+    with(2, "50m").await;
     scene
         .deployment_until("cart", "has 2 and the old failure", |d| {
-            let conditions = d.status.iter().flat_map(|s| s.conditions.iter().flatten());
-            image_of(d) == "shop/cart:2"
-                && conditions.into_iter().any(|c| c.type_ == "ReplicaFailure")
+            image_of(d) == "shop/cart:2" && failing(d)
         })
         .await;
     assert_succeeded(&scene).await;
+    scene.available("cart").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

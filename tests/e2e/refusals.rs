@@ -118,7 +118,8 @@ async fn a_policy_that_appears_in_mid_release_ends_it() {
     assert_eq!(scene.image("aa").await, "shop/aa:1");
     assert_eq!(scene.image("bb").await, "shop/bb:1");
     // And in the dry run: at admission already.
-    let refused = scene.try_apply(&with(["3", "forbidden"]), &[]).await;
+    let other = with(["3", "forbidden"]).replace("shop/bb:", "shop/other:");
+    let refused = scene.try_apply(&other, &[]).await;
     assert!(
         !refused.success() && refused.stderr.contains("policy of the house"),
         "{}",

@@ -6,7 +6,7 @@ use std::{
 };
 
 use belay::api::ReleasePlanStatus;
-use belay_testenv::{AuditEntry, AuditFilter};
+use belay_testenv::AuditFilter;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{SOON, Scene};
@@ -79,18 +79,25 @@ impl Scene {
     /// Waits until the operator has written nothing in the namespace for six
     /// seconds from now on, and tells how the plan is then.
     pub async fn at_rest(&self, plan: &str) -> ReleasePlanStatus {
+        self.unwritten_for(REST).await;
+        let plan = self.plans().get(plan).await.unwrap();
+        plan.status.unwrap_or_default()
+    }
+
+    /// Waits until the operator has written nothing in the namespace for so
+    /// long, from now on.
+    pub async fn unwritten_for(&self, window: Duration) {
         let (began, deadline) = (now(), Instant::now() + SOON);
         loop {
             let writes = self.writes().await;
             let last = writes.last().map_or(began, |w| w.completed.max(began));
             let quiet = Duration::try_from(now().duration_since(last)).unwrap_or_default();
-            let Some(left) = REST.checked_sub(quiet) else {
-                let plan = self.plans().get(plan).await.unwrap();
-                return plan.status.unwrap_or_default();
+            let Some(left) = window.checked_sub(quiet) else {
+                return;
             };
             assert!(
                 Instant::now() < deadline,
-                "{plan} does not come to rest: {:#?}",
+                "the operator does not come to rest: {:#?}",
                 writes.last()
             );
             pass_time(left.max(Duration::from_millis(50))).await;
@@ -145,16 +152,5 @@ impl Scene {
         writes.retain(|write| write.received > first);
         assert!(writes.is_empty(), "writes: {writes:#?}");
         assert_eq!(self.plans().get(plan).await.unwrap().status, started);
-    }
-    /// Requests of others in the namespace that the API server refused for
-    /// their rights, a quota or a policy.
-    pub async fn refusals_of(&self, user: &str, resource: &str) -> Vec<AuditEntry> {
-        let filter = AuditFilter::new()
-            .user(user)
-            .namespace(&self.namespace)
-            .resource(resource);
-        let mut entries = self.audited(filter).await;
-        entries.retain(|entry| entry.code == 403);
-        entries
     }
 }
