@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay::api::{Phase, Reason, ReleaseResult};
 use belay_testenv::{AuditEntry, AuditFilter};
-use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -108,8 +108,10 @@ const FAILURES: usize = 20;
 /// that takes something back, on a machine that does nothing else.
 const PROMPT: f64 = 1.0;
 /// Requests of the operator on that way, one after the other: two passes, one
-/// that decides and one that writes. Each is late by what the machine is late.
-const HOPS: f64 = 10.0;
+/// that decides and one that writes.
+const REQUESTS: usize = 10;
+/// Pace at which releases begin that will fail.
+const PACE: Duration = Duration::from_millis(250);
 
 /// The nearest-rank 95th percentile.
 fn p95(mut seconds: Vec<f64>) -> f64 {
@@ -117,19 +119,36 @@ fn p95(mut seconds: Vec<f64>) -> f64 {
     seconds[(seconds.len() * 95).div_ceil(100) - 1]
 }
 
-fn says(entry: &AuditEntry, words: &[&str]) -> bool {
-    let body = entry.request_object.as_ref().map(ToString::to_string);
-    body.is_some_and(|body| words.iter().all(|word| body.contains(word)))
+/// How long a bystander takes, again and again until it is told to stop, for as
+/// many requests as a rollback needs to begin.
+async fn bystander(scene: &Scene, mut stop: tokio::sync::watch::Receiver<bool>) -> Vec<f64> {
+    let api = scene.deployments();
+    let mut rounds = Vec::new();
+    while !*stop.borrow_and_update() {
+        let began = Instant::now();
+        for _ in 1..REQUESTS {
+            api.get("cart00").await.unwrap();
+        }
+        let note = json!({"metadata": {"labels": {"round": format!("r{}", rounds.len())}}});
+        let (params, patch) = (PatchParams::default(), Patch::Merge(note));
+        scene
+            .plans()
+            .patch_metadata("bystander", &params, &patch)
+            .await
+            .unwrap();
+        rounds.push(began.elapsed().as_secs_f64());
+        tokio::time::sleep(PACE).await;
+    }
+    rounds
 }
 
 /// A rollback starts within a second of the pod status that shows the failure,
 /// in 19 of 20 releases that fail side by side: from the write of that status to
 /// the first write that restores a template, both in the audit log.
 ///
-/// A machine that does other things as well is late with everything. How late
-/// it is told by another controller that does its work at the same time: from
-/// the same templates' write to the ReplicaSet that kube-controller-manager
-/// makes of it. So much is allowed for each request on the way.
+/// A machine that does other things as well is late with everything. How late is
+/// measured meanwhile by a bystander, whose 95th percentile is allowed on top of
+/// the second. Alone on the machine that is some hundredths of a second.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_starts_within_a_second_of_the_failure() {
     let scene = Scene::new("economy-delay").await;
@@ -144,53 +163,61 @@ async fn a_rollback_starts_within_a_second_of_the_failure() {
     scene
         .apply(&all(&|name| plan(name, &[(name, "shop/cart:1")], "")))
         .await;
+    // It stands in the way of nobody.
+    scene
+        .apply(&plan("bystander", &[("nobody", "shop/cart:1")], ""))
+        .await;
     for name in &names {
         scene.ready(name).await;
     }
     let image = |name: &str| format!("shop/{name}:2-pullerror");
-    for name in &names {
-        scene.apply(&plan(name, &[(name, &image(name))], "")).await;
-    }
-    for name in &names {
-        scene.because(name, Reason::RolledBack).await;
-    }
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let failures = async {
+        let mut pace = tokio::time::interval(PACE);
+        for name in &names {
+            pace.tick().await;
+            let path = "/spec/components/0/template/spec/containers/0/image";
+            let bad = json!([{"op": "replace", "path": path, "value": image(name)}]);
+            let bad = Patch::Json::<()>(serde_json::from_value(bad).unwrap());
+            let params = PatchParams::default();
+            scene.plans().patch(name, &params, &bad).await.unwrap();
+        }
+        for name in &names {
+            scene.because(name, Reason::RolledBack).await;
+        }
+        stop.send(true).unwrap();
+    };
+    let ((), rounds) = tokio::join!(failures, bystander(&scene, stopped));
+
     let entries = scene
         .audited(AuditFilter::new().namespace(&scene.namespace).writes())
         .await;
     let operator = "system:serviceaccount:belay-system:belay";
-    let find = |what: &str, wanted: &dyn Fn(&AuditEntry) -> bool| {
-        let entry = entries.iter().find(|entry| wanted(entry));
-        entry.unwrap_or_else(|| panic!("{what}"))
-    };
-    let seconds = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64();
-    let (mut delays, mut lags) = (Vec::new(), Vec::new());
-    for name in &names {
+    let delay = |name: &String| {
         let image = image(name);
-        let template = |e: &AuditEntry, image: &str| {
-            let to = e.user == operator && e.resource == "deployments" && e.name == *name;
-            to && e.request_object.as_ref().and_then(image_in).as_deref() == Some(image)
-        };
-        let forward = find("the template is written", &|e| template(e, &image));
-        let made = find("a ReplicaSet is made", &|e| {
-            e.resource == "replicasets" && e.verb == "create" && says(e, &[&image])
+        let shown = entries.iter().find(|e| {
+            let body = e.request_object.as_ref().map(ToString::to_string);
+            let says = |body: &String| body.contains("ImagePullBackOff") && body.contains(&image);
+            e.resource == "pods" && e.subresource == "status" && body.as_ref().is_some_and(says)
         });
-        lags.push(seconds(forward.completed, made.received));
-        let shown = find("the pod shows that it cannot be pulled", &|e| {
-            e.resource == "pods"
-                && e.subresource == "status"
-                && says(e, &["ImagePullBackOff", &image])
+        let shown = shown.expect("the pod shows that it cannot be pulled");
+        let back = entries.iter().find(|e| {
+            let body = e.request_object.as_ref();
+            e.user == operator
+                && e.resource == "deployments"
+                && e.name == *name
+                && e.received > shown.received
+                && body.and_then(image_in).as_deref() == Some("shop/cart:1")
         });
-        let back = find("the template is restored", &|e| {
-            e.received > shown.received && template(e, "shop/cart:1")
-        });
-        delays.push(seconds(shown.received, back.received));
-    }
-    let (delay, lag) = (p95(delays.clone()), p95(lags.clone()));
+        let back = back.expect("the template is restored");
+        back.received.duration_since(shown.received).as_secs_f64()
+    };
+    let delays: Vec<f64> = names.iter().map(delay).collect();
+    let (delay, round) = (p95(delays.clone()), p95(rounds.clone()));
     assert!(
-        delay < PROMPT + HOPS * lag,
-        "{delay} s, where others took {lag} s for one step: {delays:?} {lags:?}"
+        delay < PROMPT + round,
+        "{delay} s, and a bystander takes {round} s: {delays:?} {rounds:?}"
     );
-    eprintln!("{delay} s, where others took {lag} s for one step: {delays:?} {lags:?}");
 }
 
 /// A second apply of refused content changes nothing; newer content starts
