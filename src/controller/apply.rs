@@ -6,7 +6,7 @@
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
@@ -316,11 +316,23 @@ async fn own(
     let object = api
         .get_opt(&target.name)
         .await
-        .map_err(ReconcileError::api(doing.clone()))?;
-    let Some(object) = object.filter(|object| object.metadata.uid.as_deref() == Some(uid)) else {
-        return Ok(());
-    };
-    let seen = object.metadata.managed_fields.clone().unwrap_or_default();
+        .map_err(ReconcileError::api(doing))?;
+    match object.filter(|object| object.metadata.uid.as_deref() == Some(uid)) {
+        Some(object) => own_as_read(ctx, namespace, target, &object.metadata, fields).await,
+        None => Ok(()),
+    }
+}
+
+/// The same for an object as it was read; a conflict if it changed since.
+pub(super) async fn own_as_read(
+    ctx: &Context,
+    namespace: &str,
+    target: &Target,
+    read: &ObjectMeta,
+    fields: &FieldSet,
+) -> Result<(), ReconcileError> {
+    let doing = format!("set the ownership of fields of {target}");
+    let seen = read.managed_fields.clone().unwrap_or_default();
     let fields = fields.clone().nest(&["spec", "template"]);
     let wanted = owning_exactly(&seen, FIELD_MANAGER, "apps/v1", &fields).map_err(|source| {
         ReconcileError::Ownership {
@@ -330,15 +342,16 @@ async fn own(
     })?;
     let Some(wanted) = wanted else { return Ok(()) };
     let operations = vec![
-        json!({"op": "replace", "path": "/metadata/resourceVersion", "value": object.metadata.resource_version}),
-        json!({"op": "test", "path": "/metadata/uid", "value": uid}),
+        json!({"op": "replace", "path": "/metadata/resourceVersion", "value": read.resource_version}),
+        json!({"op": "test", "path": "/metadata/uid", "value": read.uid}),
         json!({"op": "replace", "path": "/metadata/managedFields", "value": wanted}),
     ];
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    api.patch(&target.name, &params, &json_patch(operations, &doing)?)
+    deployments(&ctx.client, namespace)
+        .patch(&target.name, &params, &json_patch(operations, &doing)?)
         .await
         .map(drop)
         .map_err(conflict_or(doing))
