@@ -101,6 +101,8 @@ struct Waited {
     live: Live,
     state: State,
     over: bool,
+    /// The last line about its progress.
+    told: String,
 }
 
 /// What is printed at the end.
@@ -177,6 +179,7 @@ async fn begin(
             live,
             state: judge(&plan, asked),
             over: false,
+            told: String::new(),
         };
         one.see(&plan, session, streams).await?;
         waited.push(one);
@@ -199,10 +202,11 @@ impl Waited {
         let state = judge(plan, self.asked);
         self.over =
             state.outcome.is_some() && self.live.is_judged(plan, state.outcome, session).await?;
-        if !self.over && (state.reason != self.state.reason || state.step != self.state.step) {
-            let step = state.step.as_deref().unwrap_or_default();
-            let line = format!("{}: {} {step}", self.name, state.reason);
+        let step = state.step.as_deref().unwrap_or_default();
+        let line = format!("{}: {} {step}", self.name, state.reason);
+        if !self.over && self.told != line {
             writeln!(streams.err, "{}", line.trim_end())?;
+            self.told = line;
         }
         self.state = state;
         Ok(())
