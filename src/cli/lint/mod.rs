@@ -24,6 +24,36 @@ pub use judge::Rule;
 use judge::crd_schema;
 pub use report::{Finding, Report};
 
+/// Arguments of `lint`.
+#[derive(Args, Debug)]
+pub struct LintArgs {
+    /// File, folder with all below it, or - for standard input; may be repeated.
+    #[arg(short, long = "filename", value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Runs `lint`.
+///
+/// # Errors
+/// The report cannot be written.
+pub(super) fn run(args: &LintArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
+    let report = lint(&args.files, &mut std::io::stdin().lock());
+    let streams = &mut call.streams;
+    match args.output.output {
+        None => streams.out.write_all(report.text(streams.width).as_bytes())?,
+        Some(format) => {
+            let document = Document::new("LintReport", &report);
+            super::print(streams, format, &document, &report.faulty())?;
+        }
+    }
+    for unreadable in &report.unreadable {
+        writeln!(streams.err, "{unreadable}")?;
+    }
+    Ok(report.exit())
+}
+
 /// Judges the plans in files, folders and standard input (`-`).
 pub fn lint(names: &[PathBuf], stdin: &mut dyn Read) -> Report {
     let (sources, unreadable) = files::read(names, stdin);

@@ -10,6 +10,7 @@ use super::{
     judge::{Fault, Judge, Rule},
     place,
 };
+use crate::cli::Exit;
 
 /// Columns of a source line that are shown where the width is not known.
 const WIDTH: usize = 120;
@@ -116,6 +117,26 @@ impl Report {
         text.push_str(&self.summary());
         text.push('\n');
         text
+    }
+
+    /// The files that have faults, each once.
+    #[must_use]
+    pub fn faulty(&self) -> Vec<String> {
+        let mut files: Vec<String> = self.faults.iter().map(|f| f.file.clone()).collect();
+        files.dedup();
+        files
+    }
+
+    /// How the command ends.
+    #[must_use]
+    pub const fn exit(&self) -> Exit {
+        if !self.unreadable.is_empty() {
+            Exit::Error
+        } else if self.faults.is_empty() {
+            Exit::Done
+        } else {
+            Exit::Failed
+        }
     }
 
     /// One line with the counts.
