@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
 use super::{
@@ -226,18 +226,27 @@ impl Judge {
 /// What the webhook says to a new plan.
 fn refused(object: &Value) -> Vec<Violation> {
     let completed = plan::completed(object, None, "");
-    match serde_json::from_value::<StoredPlan>(completed) {
-        Ok(new) => match plan::check_create(&new) {
-            Ok(()) => Vec::new(),
-            Err(violations) => violations.as_slice().to_vec(),
-        },
-        // Only metadata has a form here, and its schema has said more already.
-        Err(error) => vec![Violation {
-            path: "metadata".to_owned(),
-            kind: ViolationKind::Invalid,
-            message: format!("cannot be read: {error}"),
-        }],
+    let mut faults = Vec::new();
+    let new = match StoredPlan::deserialize(&completed) {
+        Ok(new) => new,
+        // Only metadata has a form here. The webhook says no more than that;
+        // what else is wrong would come next.
+        Err(error) => {
+            faults.push(Violation {
+                path: "metadata".to_owned(),
+                kind: ViolationKind::Invalid,
+                message: format!("cannot be read: {error}"),
+            });
+            StoredPlan {
+                spec: completed.get("spec").cloned().unwrap_or_default(),
+                ..StoredPlan::default()
+            }
+        }
+    };
+    if let Err(violations) = plan::check_create(&new) {
+        faults.extend_from_slice(violations.as_slice());
     }
+    faults
 }
 
 /// The faults of an object that is of no kind or version that is served.

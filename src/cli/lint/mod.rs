@@ -16,9 +16,17 @@ mod schema;
 mod tests;
 mod yaml;
 
-use std::{io::Read, path::PathBuf};
+use std::{
+    io::{Read, Write as _},
+    path::PathBuf,
+};
+
+use clap::Args;
+
+use super::{CliError, Document, Exit, Invocation, Output};
 
 pub use files::Unreadable;
+use judge::Judge;
 pub use judge::Rule;
 #[cfg(test)]
 use judge::crd_schema;
@@ -42,7 +50,9 @@ pub(super) fn run(args: &LintArgs, call: &mut Invocation<'_>) -> Result<Exit, Cl
     let report = lint(&args.files, &mut std::io::stdin().lock());
     let streams = &mut call.streams;
     match args.output.output {
-        None => streams.out.write_all(report.text(streams.width).as_bytes())?,
+        None => streams
+            .out
+            .write_all(report.text(streams.width).as_bytes())?,
         Some(format) => {
             let document = Document::new("LintReport", &report);
             super::print(streams, format, &document, &report.faulty())?;
@@ -57,5 +67,5 @@ pub(super) fn run(args: &LintArgs, call: &mut Invocation<'_>) -> Result<Exit, Cl
 /// Judges the plans in files, folders and standard input (`-`).
 pub fn lint(names: &[PathBuf], stdin: &mut dyn Read) -> Report {
     let (sources, unreadable) = files::read(names, stdin);
-    Report::of(&sources, &unreadable)
+    Report::of(&Judge::new(), &sources, &unreadable)
 }

@@ -22,7 +22,7 @@ pub(super) fn value<'a>(
     let (entry, node, whole) = walk(root, path);
     let span = match entry {
         // The key stands for a value that is long, or that is nothing.
-        Some(entry) if node.span.is_empty() || has_lines(&node.span, text) => &entry.key_span,
+        Some(entry) if node.span.is_empty() || on_lines(entry, text) => &entry.key_span,
         _ => &node.span,
     };
     (span.clone(), whole.then_some(node))
@@ -82,9 +82,11 @@ fn steps(path: &str) -> Vec<&str> {
     steps
 }
 
-fn has_lines(span: &Range<usize>, text: &str) -> bool {
-    let inside = text.get(span.clone()).unwrap_or_default();
-    inside.trim_end().contains('\n')
+/// Whether key and value take more than one line.
+fn on_lines(entry: &Entry, text: &str) -> bool {
+    let whole = entry.key_span.start..entry.value.span.end;
+    let whole = text.get(whole).unwrap_or_default();
+    whole.trim_end().contains('\n')
 }
 
 /// Line and column of a byte.

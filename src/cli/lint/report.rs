@@ -60,14 +60,13 @@ struct Shown {
 }
 
 impl Report {
-    /// Judges sources.
-    pub(super) fn of(sources: &[Source], unreadable: &[Unreadable]) -> Self {
+    /// Has sources judged.
+    pub(super) fn of(judge: &Judge, sources: &[Source], unreadable: &[Unreadable]) -> Self {
         let mut report = Self {
             files: sources.len(),
             unreadable: unreadable.iter().map(ToString::to_string).collect(),
             ..Self::default()
         };
-        let judge = Judge::new();
         for source in sources {
             let judged = judge.file(&source.text);
             report.plans += judged.plans;

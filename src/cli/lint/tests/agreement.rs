@@ -87,7 +87,7 @@ thread_local! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Unknown fields apart, which the API server refuses by itself before it
     /// asks a webhook.
