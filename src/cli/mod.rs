@@ -11,6 +11,7 @@
 //! [`Verb`] by one line, and called by one line in [`Verb::run`].
 
 mod access;
+pub mod check;
 mod completion;
 mod error;
 mod exit;
@@ -49,6 +50,15 @@ Examples:
 
 For `kubectl belay`, link the program as kubectl_complete-belay, too.")]
     Completion(With<completion::CompletionArgs>),
+    /// Find out whether Belay works in a cluster, and what to do if not.
+    #[command(after_help = "\
+Examples:
+  belay check --pre                     # before an installation
+  belay check -n shop                   # plans are tried in the namespace shop
+  belay check -A -o json                # with the workloads of all plans
+
+Exit codes: 0 no failures, 1 failures, 2 usage or no answer of the API server.")]
+    Check(With<check::CheckArgs>),
     /// Find the faults of plans in files, without a cluster.
     #[command(after_help = "\
 Examples:
@@ -68,6 +78,7 @@ impl Verb {
     pub async fn run(self, outer: Access, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
         match self {
             Self::Completion(verb) => completion::run(verb.args(outer, call), call),
+            Self::Check(verb) => check::run(verb.args(outer, call), call).await,
             Self::Lint(verb) => lint::run(verb.args(outer, call), call),
         }
     }
@@ -77,6 +88,7 @@ impl Verb {
     pub const fn color(&self) -> Option<Color> {
         match self {
             Self::Completion(verb) => verb.access.color,
+            Self::Check(verb) => verb.access.color,
             Self::Lint(verb) => verb.access.color,
         }
     }

@@ -16,10 +16,7 @@ mod schema;
 mod tests;
 mod yaml;
 
-use std::{
-    io::{Read, Write as _},
-    path::PathBuf,
-};
+use std::{io::Read, path::PathBuf};
 
 use clap::Args;
 
