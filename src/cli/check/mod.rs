@@ -9,6 +9,7 @@
 //! and not whoever calls. Where the caller may not ask, it says so. The caller's
 //! own rights are asked for by SelfSubjectAccessReview, which everybody may.
 
+mod admission;
 mod facts;
 mod gather;
 mod judge;
