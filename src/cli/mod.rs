@@ -12,12 +12,14 @@
 
 mod access;
 mod age;
+pub mod check;
 mod completion;
 mod error;
 mod events;
 mod exit;
 mod find;
 mod history;
+pub mod lint;
 mod orders;
 mod output;
 mod program;
@@ -111,6 +113,24 @@ Examples:
 Examples:
   belay resume shop")]
     Resume(With<orders::OrderArgs>),
+    /// Find the faults of plans in files, without a cluster.
+    #[command(after_help = "\
+Examples:
+  belay lint -f shop.yaml               # one file
+  belay lint -f deploy -o json          # all YAML and JSON files below a folder
+  kustomize build . | belay lint -f -   # what another program makes
+
+Exit codes: 0 no faults, 1 faults, 2 usage or a file that cannot be read.")]
+    Lint(With<lint::LintArgs>),
+    /// Find out whether Belay works in a cluster, and what to do if not.
+    #[command(after_help = "\
+Examples:
+  belay check --pre                     # before an installation
+  belay check -n shop                   # plans are tried in the namespace shop
+  belay check -A -o json                # with the workloads of all plans
+
+Exit codes: 0 no failures, 1 failures, 2 usage or no answer of the API server.")]
+    Check(With<check::CheckArgs>),
     /// Print the script that makes a shell complete commands.
     #[command(after_help = "\
 For kubectl, link the program as kubectl_complete-belay beside kubectl-belay.
@@ -133,6 +153,8 @@ macro_rules! each {
             Verb::Undo($with) => $body,
             Verb::Pause($with) => $body,
             Verb::Resume($with) => $body,
+            Verb::Lint($with) => $body,
+            Verb::Check($with) => $body,
             Verb::Completion($with) => $body,
         }
     };
@@ -153,6 +175,8 @@ impl Verb {
             Self::Undo(verb) => orders::undo(&verb.args, call).await,
             Self::Pause(verb) => orders::pause(&verb.args, call).await,
             Self::Resume(verb) => orders::resume(&verb.args, call).await,
+            Self::Lint(verb) => lint::run(&verb.args, call),
+            Self::Check(verb) => check::run(&verb.args, call).await,
             Self::Completion(verb) => completion::run(&verb.args, call),
         }
     }

@@ -29,7 +29,7 @@ mod later_tests;
 #[cfg(test)]
 mod parse_tests;
 #[cfg(test)]
-mod properties;
+pub(crate) mod properties;
 #[cfg(test)]
 mod template_tests;
 

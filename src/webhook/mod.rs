@@ -27,7 +27,7 @@ mod handlers;
 mod lookup;
 mod review;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod tls;
 mod warning;
 

@@ -257,3 +257,17 @@ async fn stored(plan: &Value) -> Value {
     stored["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
     stored
 }
+
+/// The fields that `/mutate` finds fault with in a new plan; none if it is
+/// allowed.
+pub(crate) async fn faults_at_creation(object: &Value) -> Vec<String> {
+    let answer = ask(&webhooks(Arc::default()), MUTATE, &create(object)).await;
+    let response = answer.response();
+    if response["allowed"] == true {
+        return Vec::new();
+    }
+    let causes = response["status"]["details"]["causes"].as_array();
+    let causes = causes.unwrap_or_else(|| panic!("a denial without causes: {response}"));
+    let fields = causes.iter().map(|cause| cause["field"].as_str().unwrap());
+    fields.map(str::to_owned).collect()
+}
