@@ -1,3 +1,124 @@
-//! The commands for people.
+//! The commands for people: `belay`, and by its name `kubectl-belay`, a plugin
+//! of kubectl.
+//!
+//! Decides what is typed and how answers look. Everything that is known of a
+//! plan comes from the API server, with the rights of whoever calls; a command
+//! writes nothing but the annotations and the one field that give orders, and
+//! never a status.
+//!
+//! A command is a module with its arguments and
+//! `run(&Args, &mut Invocation) -> Result<Exit, CliError>`; it is registered in
+//! [`Verb`] by one line, and called by one line in [`Verb::run`].
 
-pub mod status;
+mod access;
+mod completion;
+mod error;
+mod exit;
+mod find;
+mod output;
+mod program;
+mod target;
+mod terminal;
+
+use clap::{Args, Subcommand};
+
+pub use access::{Access, Session};
+pub use completion::{answer_kubectl, answer_shell};
+pub use error::CliError;
+pub use exit::Exit;
+pub use find::{holder, list_all};
+pub use output::{API_VERSION, Document, Format, Output, plan_name, print, print_all};
+pub use program::Program;
+pub use target::{Kind, OnePlan, SomePlans, Target, read};
+pub use terminal::{BAD, Color, FAINT, GOOD, HEADING, Standard, Streams, WAITS, styled, terminal};
+
+use crate::clock::Clock;
+
+/// Heading of the flags that every command has.
+const COMMON: &str = "Common options";
+
+/// The commands for people.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Print the script that makes a shell complete commands.
+    #[command(after_help = "\
+Examples:
+  source <(belay completion bash)       # in ~/.bashrc
+  belay completion fish | source        # in config.fish
+
+For `kubectl belay`, link the program as kubectl_complete-belay, too.")]
+    Completion(With<completion::CompletionArgs>),
+}
+
+impl Verb {
+    /// Does what is asked. `outer` are flags that stood before the command.
+    ///
+    /// # Errors
+    /// It cannot be done; the error says why and what to do.
+    pub async fn run(self, outer: Access, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
+        match self {
+            Self::Completion(verb) => completion::run(verb.args(outer, call), call),
+        }
+    }
+
+    /// When this command's answers are coloured, where it says so.
+    #[must_use]
+    pub const fn color(&self) -> Option<Color> {
+        match self {
+            Self::Completion(verb) => verb.access.color,
+        }
+    }
+}
+
+/// Arguments of a command, with the flags that every command has.
+#[derive(Args, Debug)]
+pub struct With<T: Args> {
+    #[command(flatten)]
+    args: T,
+    #[command(flatten)]
+    access: Access,
+}
+
+impl<T: Args> With<T> {
+    /// The command's own arguments; the flags go to the invocation.
+    fn args(&self, outer: Access, call: &mut Invocation<'_>) -> &T {
+        call.access = self.access.clone().over(outer);
+        &self.args
+    }
+}
+
+/// One call of a command.
+pub struct Invocation<'a> {
+    /// The name that it was called by.
+    pub program: Program,
+    /// Which cluster, and whom to act as.
+    pub access: Access,
+    /// Where it writes.
+    pub streams: Streams<'a>,
+    /// What time it is.
+    pub clock: &'a dyn Clock,
+}
+
+impl Invocation<'_> {
+    /// A client for the cluster that is meant.
+    ///
+    /// # Errors
+    /// There is no way to one.
+    pub async fn connect(&self) -> Result<Session, CliError> {
+        self.access.connect().await
+    }
+}
+
+/// Tells why a command could not do its work, and what to do about it.
+pub fn report(error: &CliError, program: Program, err: &mut dyn std::io::Write) -> Exit {
+    if error.is_broken_pipe() {
+        return Exit::Done;
+    }
+    let label = styled(BAD, "error:");
+    // With nowhere to write to, the exit code is all there is left to say.
+    let _ = writeln!(err, "{label} {error}");
+    if let Some(hint) = error.hint() {
+        let _ = writeln!(err, "hint: {}", program.rename(&hint));
+    }
+    error.exit()
+}
