@@ -39,7 +39,7 @@ pub enum Command {
     Crd,
     /// The commands for people.
     #[command(flatten)]
-    Verb(Verb),
+    Verb(Box<Verb>),
 }
 
 /// Settings of the operator.

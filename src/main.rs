@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     match command {
-        Command::Verb(verb) => person(program, verb, access).into(),
+        Command::Verb(verb) => person(program, *verb, access).into(),
         Command::Run(_) | Command::Crd if access != Access::default() => {
             fail("these flags belong to the commands for people; those of `run` stand after it")
         }

@@ -17,6 +17,7 @@ mod exit;
 mod find;
 mod output;
 mod program;
+pub mod status;
 mod target;
 mod terminal;
 
@@ -48,6 +49,14 @@ Examples:
 
 For `kubectl belay`, link the program as kubectl_complete-belay, too.")]
     Completion(With<completion::CompletionArgs>),
+    /// Show where plans are, what they wait for and what is in trouble.
+    #[command(after_help = "\
+Examples:
+  belay status                 # all plans of the namespace, those in trouble first
+  belay status shop            # one plan with everything below it
+  belay status deploy/cart -w  # the plan of a Deployment, kept up to date
+  belay status -A -o json      # all plans, for programs")]
+    Status(With<status::StatusArgs>),
 }
 
 impl Verb {
@@ -58,6 +67,7 @@ impl Verb {
     pub async fn run(self, outer: Access, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
         match self {
             Self::Completion(verb) => completion::run(verb.args(outer, call), call),
+            Self::Status(verb) => status::run(verb.args(outer, call), call).await,
         }
     }
 
@@ -66,6 +76,7 @@ impl Verb {
     pub const fn color(&self) -> Option<Color> {
         match self {
             Self::Completion(verb) => verb.access.color,
+            Self::Status(verb) => verb.access.color,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Commands as they can be pasted: in the form that this one was called by, and
 //! against the same cluster and namespace.
 
+use crate::cli::Invocation;
+
 /// How this command was called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
@@ -20,6 +22,29 @@ impl Default for Caller {
 }
 
 impl Caller {
+    /// The caller of a command.
+    #[must_use]
+    pub fn of(call: &Invocation<'_>) -> Self {
+        let access = &call.access;
+        let mut cluster = Vec::new();
+        if let Some(context) = &access.context {
+            cluster.extend(["--context".to_owned(), context.clone()]);
+        }
+        if let Some(file) = &access.kubeconfig {
+            cluster.extend(["--kubeconfig".to_owned(), file.display().to_string()]);
+        }
+        if let Some(user) = &access.as_user {
+            cluster.extend(["--as".to_owned(), user.clone()]);
+        }
+        for group in &access.as_group {
+            cluster.extend(["--as-group".to_owned(), group.clone()]);
+        }
+        Self {
+            program: call.program.name().to_owned(),
+            cluster,
+        }
+    }
+
     /// A command of Belay about a plan.
     #[must_use]
     pub fn command(&self, verb: &str, plan: &str, more: &str, namespace: &str) -> String {

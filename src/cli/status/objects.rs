@@ -21,63 +21,63 @@ const REVISION: &str = "deployment.kubernetes.io/revision";
 /// A Deployment, trimmed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct DeploymentView {
+pub(super) struct DeploymentView {
     /// Trimmed metadata.
     #[serde(deserialize_with = "meta")]
-    pub metadata: ObjectMeta,
+    pub(super) metadata: ObjectMeta,
     /// What is wanted.
-    pub spec: DeploymentSpecView,
+    pub(super) spec: DeploymentSpecView,
     /// What is.
-    pub status: DeploymentStatusView,
+    pub(super) status: DeploymentStatusView,
 }
 
 /// What a Deployment wants.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct DeploymentSpecView {
+pub(super) struct DeploymentSpecView {
     /// Pods wanted; one if absent.
-    pub replicas: Option<i32>,
+    pub(super) replicas: Option<i32>,
     /// Whether its rollout is held.
-    pub paused: bool,
+    pub(super) paused: bool,
     /// Which pods are its.
-    pub selector: LabelSelector,
+    pub(super) selector: LabelSelector,
 }
 
 /// What a Deployment's controller says.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct DeploymentStatusView {
+pub(super) struct DeploymentStatusView {
     /// Generation that the numbers speak of.
-    pub observed_generation: i64,
+    pub(super) observed_generation: i64,
     /// Pods of any template.
-    pub replicas: i32,
+    pub(super) replicas: i32,
     /// Pods of the live template.
-    pub updated_replicas: i32,
+    pub(super) updated_replicas: i32,
     /// Pods that are ready.
-    pub ready_replicas: i32,
+    pub(super) ready_replicas: i32,
     /// Pods that are available.
-    pub available_replicas: i32,
+    pub(super) available_replicas: i32,
 }
 
 /// A ReplicaSet, trimmed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct ReplicaSetView {
+pub(super) struct ReplicaSetView {
     /// Trimmed metadata.
     #[serde(deserialize_with = "meta")]
-    pub metadata: ObjectMeta,
+    pub(super) metadata: ObjectMeta,
     /// What is wanted.
-    pub spec: ReplicaSetSpecView,
+    pub(super) spec: ReplicaSetSpecView,
     /// What is.
-    pub status: ReplicaSetStatusView,
+    pub(super) status: ReplicaSetStatusView,
 }
 
 /// What a ReplicaSet wants.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct ReplicaSetSpecView {
+pub(super) struct ReplicaSetSpecView {
     /// Pods wanted.
-    pub replicas: Option<i32>,
+    pub(super) replicas: Option<i32>,
     template: TemplateView,
 }
 
@@ -102,83 +102,83 @@ struct ContainerView {
 /// What a ReplicaSet's controller says.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ReplicaSetStatusView {
+pub(super) struct ReplicaSetStatusView {
     /// Pods there are.
-    pub replicas: i32,
+    pub(super) replicas: i32,
     /// Pods that are ready.
-    pub ready_replicas: i32,
+    pub(super) ready_replicas: i32,
     /// What is in the way of more.
-    pub conditions: Vec<ConditionView>,
+    pub(super) conditions: Vec<ConditionView>,
 }
 
 /// A condition of a ReplicaSet.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct ConditionView {
+pub(super) struct ConditionView {
     /// Its type.
     #[serde(rename = "type")]
-    pub type_: String,
+    pub(super) type_: String,
     /// Whether it holds.
-    pub status: String,
+    pub(super) status: String,
     /// What it says.
-    pub message: Option<String>,
+    pub(super) message: Option<String>,
 }
 
 /// A pod, trimmed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct PodView {
+pub(super) struct PodView {
     /// Trimmed metadata.
     #[serde(deserialize_with = "meta")]
-    pub metadata: ObjectMeta,
+    pub(super) metadata: ObjectMeta,
     /// Where it runs.
-    pub spec: PodSpecView,
+    pub(super) spec: PodSpecView,
     /// How it is.
-    pub status: PodStatusView,
+    pub(super) status: PodStatusView,
 }
 
 /// Where a pod runs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PodSpecView {
+pub(super) struct PodSpecView {
     /// Its node, once it has one.
-    pub node_name: Option<String>,
+    pub(super) node_name: Option<String>,
 }
 
 /// How a pod is.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PodStatusView {
+pub(super) struct PodStatusView {
     /// Its phase.
-    pub phase: String,
+    pub(super) phase: String,
     /// Why it failed as a whole (`Evicted`).
-    pub reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// The same in words.
-    pub message: Option<String>,
+    pub(super) message: Option<String>,
     /// Its conditions.
-    pub conditions: Vec<PodCondition>,
+    pub(super) conditions: Vec<PodCondition>,
     /// Its containers.
-    pub container_statuses: Vec<ContainerStatus>,
+    pub(super) container_statuses: Vec<ContainerStatus>,
     /// Its init containers.
-    pub init_container_statuses: Vec<ContainerStatus>,
+    pub(super) init_container_statuses: Vec<ContainerStatus>,
 }
 
 impl DeploymentView {
     /// Pods wanted.
     #[must_use]
-    pub fn wanted(&self) -> i32 {
+    pub(super) fn wanted(&self) -> i32 {
         self.spec.replicas.unwrap_or(1)
     }
 
     /// Whether its controller has seen what is wanted now.
     #[must_use]
-    pub fn is_observed(&self) -> bool {
+    pub(super) fn is_observed(&self) -> bool {
         self.status.observed_generation >= self.metadata.generation.unwrap_or_default()
     }
 
     /// Whether all pods have the live template and are available.
     #[must_use]
-    pub fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         let (wanted, status) = (self.wanted(), &self.status);
         self.is_observed()
             && status.updated_replicas >= wanted
@@ -190,14 +190,14 @@ impl DeploymentView {
 impl ReplicaSetView {
     /// Images of its containers, in their order.
     #[must_use]
-    pub fn images(&self) -> Vec<String> {
+    pub(super) fn images(&self) -> Vec<String> {
         let containers = self.spec.template.spec.containers.iter();
         containers.map(|c| c.image.clone()).collect()
     }
 
     /// Why it cannot create its pods, if that is so.
     #[must_use]
-    pub fn refused(&self) -> Option<&str> {
+    pub(super) fn refused(&self) -> Option<&str> {
         let failed =
             |c: &&ConditionView| c.type_ == "ReplicaFailure" && c.status.as_str() == "True";
         let condition = self.status.conditions.iter().find(failed)?;
@@ -207,13 +207,13 @@ impl ReplicaSetView {
 
 /// Number that the Deployment's controller gave to a template.
 #[must_use]
-pub fn template_number(meta: &ObjectMeta) -> Option<i64> {
+pub(super) fn template_number(meta: &ObjectMeta) -> Option<i64> {
     meta.annotations.as_ref()?.get(REVISION)?.parse().ok()
 }
 
 /// Whether an object is owned by another.
 #[must_use]
-pub fn is_owned(meta: &ObjectMeta, uid: &str) -> bool {
+pub(super) fn is_owned(meta: &ObjectMeta, uid: &str) -> bool {
     let owners = meta.owner_references.as_deref().unwrap_or_default();
     owners.iter().any(|owner: &OwnerReference| owner.uid == uid)
 }

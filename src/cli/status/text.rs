@@ -118,7 +118,7 @@ impl Line {
         if room < 16 || most <= 1 {
             return vec![self.cut(columns)];
         }
-        let chars: Vec<(Tone, char)> = self
+        let chars: Vec<Cell> = self
             .pieces
             .iter()
             .flat_map(|(tone, text)| text.chars().map(|c| (*tone, c)))
@@ -168,8 +168,11 @@ impl Line {
     }
 }
 
+/// A character and its style.
+type Cell = (Tone, char);
+
 /// Splits at the last blank that leaves the head within a width.
-fn split(chars: &[(Tone, char)], room: usize, last: bool) -> (&[(Tone, char)], &[(Tone, char)]) {
+fn split(chars: &[Cell], room: usize, last: bool) -> (&[Cell], &[Cell]) {
     let mut used = 0;
     let mut fits = chars.len();
     let mut blank = None;
@@ -199,7 +202,7 @@ fn split(chars: &[(Tone, char)], room: usize, last: bool) -> (&[(Tone, char)], &
     }
 }
 
-fn collect(mut line: Line, chars: &[(Tone, char)]) -> Line {
+fn collect(mut line: Line, chars: &[Cell]) -> Line {
     for (tone, c) in chars {
         match line.pieces.last_mut() {
             Some((known, text)) if known == tone => text.push(*c),
