@@ -12,8 +12,10 @@
 
 mod access;
 mod completion;
+pub mod diff;
 mod error;
 mod exit;
+pub mod explain;
 mod find;
 mod output;
 mod program;
@@ -57,6 +59,22 @@ Examples:
   belay status deploy/cart -w  # the plan of a Deployment, kept up to date
   belay status -A -o json      # all plans, for programs")]
     Status(With<status::StatusArgs>),
+    /// Say why a plan is where it is and what would move it.
+    #[command(after_help = "\
+Examples:
+  belay explain shop         # the decisions, their grounds and the ways out
+  belay explain deploy/cart  # which plan holds it, and which fields are the plan's")]
+    Explain(With<explain::ExplainArgs>),
+    /// Show what the next release of a plan would change.
+    #[command(after_help = "\
+Examples:
+  belay diff shop           # what is in the plan against what is live
+  belay diff -f shop.yaml   # a plan that is not applied yet
+  belay diff shop --paths   # one line for each field
+
+Exit codes: 0 nothing would change, 1 something would, 2 it cannot be told.
+The API server is asked by a dry run, which needs patch on the Deployments.")]
+    Diff(With<diff::DiffArgs>),
 }
 
 impl Verb {
@@ -68,6 +86,8 @@ impl Verb {
         match self {
             Self::Completion(verb) => completion::run(verb.args(outer, call), call),
             Self::Status(verb) => status::run(verb.args(outer, call), call).await,
+            Self::Explain(verb) => explain::run(verb.args(outer, call), call).await,
+            Self::Diff(verb) => diff::run(verb.args(outer, call), call).await,
         }
     }
 
@@ -77,6 +97,8 @@ impl Verb {
         match self {
             Self::Completion(verb) => verb.access.color,
             Self::Status(verb) => verb.access.color,
+            Self::Explain(verb) => verb.access.color,
+            Self::Diff(verb) => verb.access.color,
         }
     }
 }

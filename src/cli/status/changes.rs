@@ -4,7 +4,7 @@
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
-    model::{ComponentView, PlanStatus, PodTrouble},
+    model::{ComponentView, Health, PlanStatus, PodTrouble},
     render::told,
 };
 
@@ -17,7 +17,9 @@ pub(super) fn changes(
     let stamp = Time(now).0.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let line = |text: String| format!("{stamp} {}/{} {text}", plan.namespace, plan.name);
     let mut lines = Vec::new();
-    if before.is_none_or(|before| headline(before) != headline(plan)) {
+    // An edit that was just made is told by what comes of it.
+    let fresh = plan.verdict.reason == "Edited" && plan.verdict.health == Health::Working;
+    if before.is_none_or(|before| headline(before) != headline(plan) && !fresh) {
         lines.push(line(headline(plan)));
     }
     for component in plan.components() {

@@ -11,8 +11,8 @@ mod fetch;
 mod list;
 mod model;
 mod objects;
-mod pods;
-mod render;
+pub(super) mod pods;
+pub(super) mod render;
 mod screen;
 pub(super) mod text;
 mod tree;
@@ -20,9 +20,12 @@ mod verdict;
 mod watch;
 
 #[cfg(test)]
+pub(super) mod fixtures;
+#[cfg(test)]
 mod tests;
 
 use clap::Args;
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
 pub use caller::Caller;
@@ -30,6 +33,7 @@ pub use model::{
     CauseView, ComponentView, CurrentRelease, DeploymentCounts, Exit as ContainerExit, Health,
     LastRelease, PlanStatus, PodTrouble, ReplicaSetStatus, Revisions, Verdict, Way,
 };
+pub(super) use tree::workload;
 
 use self::{
     feed::Wanted,
@@ -40,6 +44,22 @@ use super::{
     CliError, Document, Exit, Format, Invocation, Output, SomePlans, plan_name, print_all,
 };
 use crate::api::StoredPlan;
+
+/// A plan with everything below it, read for one look.
+///
+/// # Errors
+/// What is below it cannot be read, for another reason than want of rights.
+pub(super) async fn look(
+    client: &Client,
+    plan: &StoredPlan,
+    now: Timestamp,
+    caller: &Caller,
+) -> Result<PlanStatus, CliError> {
+    let mut trees = fetch::trees(client, std::slice::from_ref(plan), now, caller).await?;
+    Ok(trees
+        .pop()
+        .unwrap_or_else(|| tree::summary(plan, now, caller)))
+}
 
 /// Which plans, and how they are shown.
 #[derive(Args, Clone, Debug, Default)]

@@ -185,7 +185,7 @@ fn fault(
 }
 
 /// Time since `then`; zero if it is still to come.
-pub(super) fn age(then: &Time, now: Timestamp) -> Duration {
+pub(in crate::cli) fn age(then: &Time, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(then.0)).unwrap_or_default()
 }
 

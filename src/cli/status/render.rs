@@ -193,9 +193,9 @@ fn pods(plan: &PlanStatus, now: Timestamp, layout: Layout) -> Vec<Line> {
         return Vec::new();
     };
     let all: usize = plan.components().iter().map(|c| c.trouble().count()).sum();
-    let text = match all - 1 {
-        0 => told(pod, 0, now),
-        others => format!("{}; {others} more in trouble", told(pod, 0, now)),
+    let text = match all {
+        1 => told(pod, 0, now),
+        many => format!("{many} in trouble, such as {}", told(pod, 0, now)),
     };
     labelled("Pods", Tone::Bad, &text, layout)
 }

@@ -3,13 +3,11 @@
 use expect_test::expect_file;
 use serde_json::{Value, json};
 
-use super::{
-    super::{
-        model::Health,
-        render::{Layout, fitted, tree},
-        text::Line,
-    },
+use super::super::{
     fixtures::*,
+    model::Health,
+    render::{Layout, fitted, tree},
+    text::Line,
 };
 
 fn shown(cluster: &Cluster, width: usize) -> String {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{
-    super::render::{Layout, tree},
+use super::super::{
     fixtures::{many, now},
+    render::{Layout, tree},
 };
 
 /// The bound holds for builds without optimization, beside other tests.

@@ -3,24 +3,24 @@
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::{
+use super::{
     Caller, PlanStatus,
     objects::{DeploymentView, PodView, ReplicaSetView},
     tree::{World, tree},
 };
 use crate::api::StoredPlan;
 
-pub(super) const STABLE: &str = "shop-99134e0901";
-pub(super) const TARGET: &str = "shop-b59eb8dcf7";
+pub(in crate::cli) const STABLE: &str = "shop-99134e0901";
+pub(in crate::cli) const TARGET: &str = "shop-b59eb8dcf7";
 
-pub(super) fn now() -> Timestamp {
+pub(in crate::cli) fn now() -> Timestamp {
     "2026-03-01T03:04:12Z".parse().unwrap()
 }
 
 /// What a cluster holds.
 #[derive(Default)]
-pub(super) struct Cluster {
-    pub(super) plan: Option<StoredPlan>,
+pub(in crate::cli) struct Cluster {
+    pub(in crate::cli) plan: Option<StoredPlan>,
     pub(super) deployments: Vec<DeploymentView>,
     pub(super) sets: Vec<ReplicaSetView>,
     pub(super) pods: Vec<PodView>,
@@ -28,7 +28,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    pub(super) fn new(spec: &Value, status: &Value) -> Self {
+    pub(in crate::cli) fn new(spec: &Value, status: &Value) -> Self {
         let plan = json!({
             "metadata": {"name": "shop", "namespace": "web", "uid": "p", "generation": 4,
                          "creationTimestamp": "2026-02-01T00:00:00Z"},
@@ -43,7 +43,12 @@ impl Cluster {
 
     /// A Deployment: pods wanted, and of its ReplicaSets, newest first, the
     /// image, the pods wanted and the pods ready.
-    pub(super) fn deployment(mut self, name: &str, wanted: i32, sets: &[(&str, i32, i32)]) -> Self {
+    pub(in crate::cli) fn deployment(
+        mut self,
+        name: &str,
+        wanted: i32,
+        sets: &[(&str, i32, i32)],
+    ) -> Self {
         let updated = sets.first().map_or(0, |(_, wanted, _)| *wanted);
         let total: i32 = sets.iter().map(|(_, wanted, _)| wanted).sum();
         let ready: i32 = sets.iter().map(|(_, _, ready)| ready).sum();
@@ -73,7 +78,7 @@ impl Cluster {
     }
 
     /// Pods of a ReplicaSet of a Deployment.
-    pub(super) fn pods(
+    pub(in crate::cli) fn pods(
         mut self,
         deployment: &str,
         number: usize,
@@ -94,7 +99,7 @@ impl Cluster {
         self
     }
 
-    pub(super) fn status(&self) -> PlanStatus {
+    pub(in crate::cli) fn status(&self) -> PlanStatus {
         let unread = self.unread.clone();
         let world = World::new(&self.deployments, &self.sets, &self.pods, unread);
         tree(
@@ -115,7 +120,7 @@ fn owner(kind: &str, uid: &str) -> Value {
 }
 
 /// A plan of `web`, which comes after `cart`, which comes after `db`.
-pub(super) fn spec() -> Value {
+pub(in crate::cli) fn spec() -> Value {
     let component = |name: &str, after: &[&str]| {
         json!({"workload": {"kind": "Deployment", "name": name}, "after": after,
                "template": {"spec": {"containers": [{"name": "app", "image": "shop/x:3"}]}}})
@@ -124,7 +129,7 @@ pub(super) fn spec() -> Value {
 }
 
 /// Conditions of which one holds beside `Ready`.
-pub(super) fn conditions(reason: &str, type_: &str, since: &str, message: &str) -> Value {
+pub(in crate::cli) fn conditions(reason: &str, type_: &str, since: &str, message: &str) -> Value {
     let condition = |name: &str| {
         let holds = name == type_;
         json!({"type": name, "status": if holds { "True" } else { "False" }, "reason": reason,
@@ -138,50 +143,50 @@ pub(super) fn conditions(reason: &str, type_: &str, since: &str, message: &str) 
     ])
 }
 
-pub(super) fn component(name: &str, state: &str, progress: Option<&str>) -> Value {
+pub(in crate::cli) fn component(name: &str, state: &str, progress: Option<&str>) -> Value {
     json!({"name": name, "workload": {"kind": "Deployment", "name": name}, "state": state,
-           "progressAt": progress})
+           "replicas": 2, "bestReady": 0, "progressAt": progress})
 }
 
-pub(super) fn release(stage: &str, since: &str, failure: Value) -> Value {
+pub(in crate::cli) fn release(stage: &str, since: &str, failure: Value) -> Value {
     json!({"number": 3, "kind": "Content", "stage": stage, "content": "c",
            "startedAt": "2026-03-01T03:03:58.000000Z", "stageSince": since,
            "requestedBy": "alice@example.com", "applied": [TARGET], "failure": failure})
 }
 
-pub(super) const CRASH: &str = "deployment web: pod web-2c8c9d7754-cd54b container app restarted 3 times (spec.failFast.restarts is 3): last exit code 1 (Error)";
+pub(in crate::cli) const CRASH: &str = "deployment web: pod web-2c8c9d7754-cd54b container app restarted 3 times (spec.failFast.restarts is 3): last exit code 1 (Error)";
 
-pub(super) fn failure() -> Value {
+pub(in crate::cli) fn failure() -> Value {
     json!({"component": "web", "cause": "ContainerRestarts", "message": CRASH,
            "at": "2026-03-01T03:04:05.000000Z"})
 }
 
-pub(super) fn crashing() -> Value {
+pub(in crate::cli) fn crashing() -> Value {
     json!({"phase": "Running", "containerStatuses": [{
         "name": "app", "ready": false, "restartCount": 2, "image": "x", "imageID": "",
         "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s restarting"}},
         "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}}]})
 }
 
-pub(super) fn unpullable() -> Value {
+pub(in crate::cli) fn unpullable() -> Value {
     json!({"phase": "Pending", "containerStatuses": [{
         "name": "app", "ready": false, "restartCount": 0, "image": "x", "imageID": "",
         "state": {"waiting": {"reason": "ImagePullBackOff", "message":
             "Back-off pulling image \"registry.example.com/team-checkout/cart:3.1.0-rc.7\": ErrImagePull: rpc error: code = NotFound desc = failed to pull and unpack image: not found"}}}]})
 }
 
-pub(super) fn running() -> Value {
+pub(in crate::cli) fn running() -> Value {
     json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
 }
 
-pub(super) fn unschedulable() -> Value {
+pub(in crate::cli) fn unschedulable() -> Value {
     json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
         "reason": "Unschedulable", "lastTransitionTime": "2026-03-01T03:04:01Z",
         "message": "0/3 nodes are available: 3 Insufficient cpu."}]})
 }
 
 /// A release whose last component crashes.
-pub(super) fn promoting() -> Cluster {
+pub(in crate::cli) fn promoting() -> Cluster {
     let status = json!({
         "observedGeneration": 4, "phase": "RollingOut", "step": "Promote 2/3",
         "stableRevision": STABLE, "targetRevision": TARGET,
@@ -213,7 +218,7 @@ pub(super) fn promoting() -> Cluster {
 }
 
 /// The same on its way back.
-pub(super) fn going_back() -> Cluster {
+pub(in crate::cli) fn going_back() -> Cluster {
     let status = json!({
         "observedGeneration": 4, "phase": "Rollback", "step": "Restore 1/3",
         "stableRevision": STABLE, "targetRevision": TARGET,
@@ -235,7 +240,7 @@ pub(super) fn going_back() -> Cluster {
 }
 
 /// The same once it is over.
-pub(super) fn rolled_back() -> Cluster {
+pub(in crate::cli) fn rolled_back() -> Cluster {
     let plan = crate::plan::Plan::parse(&spec()).unwrap();
     let status = json!({
         "observedGeneration": 4, "phase": "Stable", "stableRevision": STABLE,
@@ -260,7 +265,7 @@ pub(super) fn rolled_back() -> Cluster {
 }
 
 /// A rollback to pods that do not run either, with every kind of trouble.
-pub(super) fn stalled() -> Cluster {
+pub(in crate::cli) fn stalled() -> Cluster {
     let status = json!({
         "observedGeneration": 4, "phase": "Rollback", "step": "Restore 1/3",
         "stableRevision": STABLE, "targetRevision": TARGET,
@@ -293,7 +298,7 @@ pub(super) fn stalled() -> Cluster {
 }
 
 /// Many components, of which two are in trouble.
-pub(super) fn many(components: usize, pods: usize) -> Cluster {
+pub(in crate::cli) fn many(components: usize, pods: usize) -> Cluster {
     let names: Vec<String> = (0..components).map(|n| format!("service-{n:02}")).collect();
     let parts: Vec<Value> = names
         .iter()
