@@ -172,4 +172,3 @@ fn order(name: &str, revision: &str, status: &ReleasePlanStatus) -> String {
         "names nothing that it could mean, so it will be dropped with an event".to_owned()
     }
 }
-}

@@ -18,6 +18,7 @@ pub(super) mod text;
 mod tree;
 mod verdict;
 mod watch;
+mod words;
 
 #[cfg(test)]
 pub(super) mod fixtures;
