@@ -30,9 +30,11 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     match command {
-        Command::Verb(verb) => person(program, *verb, access).into(),
+        Command::Verb(verb) => person(program, &verb, access).into(),
         Command::Run(_) | Command::Crd if access != Access::default() => {
-            fail("these flags belong to the commands for people; those of `run` stand after it")
+            let _ =
+                fail("flags in front of the command are for people's commands: put them after it");
+            Exit::Error.into()
         }
         Command::Run(args) => match start(&args) {
             Ok(()) => ExitCode::SUCCESS,
@@ -68,9 +70,9 @@ fn start(args: &RunArgs) -> Result<(), String> {
 }
 
 /// A command for people, which one thread is enough for.
-fn person(program: Program, verb: Verb, access: Access) -> Exit {
-    let color = verb.color().or(access.color).unwrap_or_default();
-    let mut standard = Standard::new(color);
+fn person(program: Program, verb: &Verb, access: Access) -> Exit {
+    let access = verb.access().clone().over(access);
+    let mut standard = Standard::new(access.color.unwrap_or_default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -78,13 +80,13 @@ fn person(program: Program, verb: Verb, access: Access) -> Exit {
         Ok(runtime) => {
             let mut call = Invocation {
                 program,
-                access: Access::default(),
+                access,
                 streams: standard.streams(),
                 clock: &SystemClock,
             };
             runtime.block_on(async {
                 tokio::select! {
-                    outcome = verb.run(access, &mut call) => outcome,
+                    outcome = verb.run(&mut call) => outcome,
                     Ok(()) = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
                 }
             })

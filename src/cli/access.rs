@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use axum::http::{HeaderValue, header::USER_AGENT};
 use clap::Args;
 use kube::{
     Client, Config,
@@ -12,6 +13,10 @@ use kube::{
 };
 
 use super::{COMMON, CliError, terminal::Color};
+
+/// The name under which the API server's audit log has these calls.
+const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("belay-cli/", env!("CARGO_PKG_VERSION")));
 
 /// Flags of every command.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -63,6 +68,28 @@ impl Access {
         }
     }
 
+    /// The flags that make kubectl mean the same object, ready for a shell.
+    #[must_use]
+    pub fn kubectl_flags(&self, namespace: &str) -> Vec<String> {
+        let kubeconfig = self.kubeconfig.as_ref().map(|path| path.to_string_lossy());
+        let given = [
+            ("-n", Some(namespace)),
+            ("--context", self.context.as_deref()),
+            ("--kubeconfig", kubeconfig.as_deref()),
+            ("--as", self.as_user.as_deref()),
+        ];
+        let groups = self
+            .as_group
+            .iter()
+            .map(|group| ("--as-group", group.as_str()));
+        given
+            .into_iter()
+            .filter_map(|(flag, value)| Some((flag, value?)))
+            .chain(groups)
+            .flat_map(|(flag, value)| [flag.to_owned(), quoted(value)])
+            .collect()
+    }
+
     /// A client for the cluster that the flags name.
     ///
     /// # Errors
@@ -77,6 +104,7 @@ impl Access {
         let mut config = self.config().await?;
         // People are waiting: an overloaded server is told, not waited out.
         config.default_retry = false;
+        config.headers.push((USER_AGENT, AGENT));
         if self.as_user.is_some() {
             config.auth_info.impersonate.clone_from(&self.as_user);
             config.auth_info.impersonate_groups = Some(self.as_group.clone());
@@ -115,6 +143,15 @@ impl Access {
     }
 }
 
+/// A word as a POSIX shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:=@,+%".contains(&b);
+    if !word.is_empty() && word.bytes().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
 fn no_cluster(error: impl std::fmt::Display) -> CliError {
     CliError::NoCluster {
         reason: error.to_string(),
@@ -149,4 +186,57 @@ pub struct Session {
     pub namespace: String,
     /// Whether it was named on the command line.
     pub chosen: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_after_the_command_come_before_those_in_front_of_it() {
+        let outer = Access {
+            namespace: Some("outer".into()),
+            context: Some("c".into()),
+            ..Access::default()
+        };
+        let inner = Access {
+            namespace: Some("inner".into()),
+            ..Access::default()
+        };
+        let both = inner.over(outer);
+        assert_eq!(both.namespace.as_deref(), Some("inner"));
+        assert_eq!(both.context.as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn kubectl_is_told_the_same_cluster_in_words_that_a_shell_keeps() {
+        let access = Access {
+            as_user: Some("jane doe's".into()),
+            as_group: vec!["a".into(), "b".into()],
+            ..Access::default()
+        };
+        let flags = access.kubectl_flags("shop").join(" ");
+        let expected = r"-n shop --as 'jane doe'\''s' --as-group a --as-group b";
+        assert_eq!(flags, expected);
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_is_not_there_says_so() {
+        let access = Access {
+            kubeconfig: Some("/nonexistent/kubeconfig".into()),
+            ..Access::default()
+        };
+        let error = access.connect().await.err().unwrap();
+        assert!(
+            error.to_string().contains("/nonexistent/kubeconfig"),
+            "{error}"
+        );
+        assert!(error.hint().is_some());
+        let access = Access {
+            as_group: vec!["g".into()],
+            ..Access::default()
+        };
+        let error = access.connect().await.err().unwrap();
+        assert!(error.to_string().contains("--as-group"), "{error}");
+    }
 }

@@ -15,8 +15,12 @@ use clap_complete::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::ListParams, config::Kubeconfig};
 
-use super::{Access, CliError, Exit, Invocation, Program, Session, find};
-use crate::{api::StoredPlan, config::Cli};
+use super::{Access, CliError, Exit, Invocation, OnePlan, Program, Session, Target, find};
+use crate::{
+    api::{ReleasePlanStatus, StoredPlan},
+    config::Cli,
+    plan::{abortable, retryable, undoable},
+};
 
 /// The variable by which a shell asks.
 const VARIABLE: &str = "COMPLETE";
@@ -104,6 +108,42 @@ fn offer(plan: &StoredPlan) -> Option<CompletionCandidate> {
     Some(CompletionCandidate::new(name).help(help))
 }
 
+/// Offers the revision that an abort can name.
+pub(super) fn abortable_revisions() -> ArgValueCandidates {
+    revisions(|status| abortable(status).into_iter().collect())
+}
+
+/// Offers the revisions that an undo can name.
+pub(super) fn undoable_revisions() -> ArgValueCandidates {
+    revisions(undoable)
+}
+
+/// Offers the revisions that a retry can name.
+pub(super) fn retryable_revisions() -> ArgValueCandidates {
+    revisions(retryable)
+}
+
+fn revisions(of: fn(&ReleasePlanStatus) -> Vec<&str>) -> ArgValueCandidates {
+    ArgValueCandidates::new(move || {
+        ask(move |line, session| async move {
+            let one = OnePlan {
+                target: line.target,
+                file: None,
+            };
+            let plan = session.plan(&one).await.ok()?;
+            let status = plan.status.as_ref()?;
+            let names = of(status);
+            Some(
+                names
+                    .into_iter()
+                    .rev()
+                    .map(CompletionCandidate::new)
+                    .collect(),
+            )
+        })
+    })
+}
+
 /// Offers namespaces.
 pub(super) fn namespaces() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
@@ -154,6 +194,7 @@ where
 #[derive(Default)]
 struct Line {
     access: Access,
+    target: Option<Target>,
 }
 
 impl Line {
@@ -173,7 +214,8 @@ impl Line {
         let matches = command.try_get_matches_from(line).ok()?;
         let inner = matches.subcommand().map(|(_, inner)| inner);
         let access = inner.map(access).unwrap_or_default().over(access(&matches));
-        Some(Self { access })
+        let target = inner.and_then(|inner| get(inner, "target"));
+        Some(Self { access, target })
     }
 }
 
@@ -202,18 +244,21 @@ mod tests {
 
     #[test]
     fn half_a_line_says_which_cluster_and_plan_are_meant() {
-        let line = Line::of(words("-n s completion --context c ")).unwrap();
+        let line = Line::of(words("undo shop -n s --to ")).unwrap();
+        assert_eq!(line.access.namespace.as_deref(), Some("s"));
+        assert_eq!(line.target.unwrap().name, "shop");
+        let line = Line::of(words("-n s wait --context c ")).unwrap();
         assert_eq!(line.access.namespace.as_deref(), Some("s"));
         assert_eq!(line.access.context.as_deref(), Some("c"));
-        assert!(Line::of(words("completion --nonsense x --namespace")).is_some());
+        assert!(Line::of(words("wait --nonsense x --namespace")).is_some());
     }
 
     #[test]
     fn kubectl_is_offered_verbs_and_told_not_to_offer_files() {
         let mut out = Vec::new();
-        answer_kubectl(words("comp"), &mut out).unwrap();
+        answer_kubectl(words("wa"), &mut out).unwrap();
         let out = String::from_utf8(out).unwrap();
-        assert!(out.starts_with("completion\t"), "{out}");
+        assert!(out.starts_with("wait\t"), "{out}");
         assert!(out.ends_with("\n:4\n"), "{out}");
     }
 }

@@ -1,7 +1,7 @@
 //! Finds plans in the cluster: one by its name with nothing but `get`, several
 //! by one paged list. Judges nothing about them.
 
-use kube::{Api, Resource, api::ListParams};
+use kube::{Api, api::ListParams};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -127,7 +127,7 @@ impl Session {
 /// A page cannot be had.
 pub async fn list_all<K>(api: &Api<K>, params: ListParams) -> Result<Vec<K>, kube::Error>
 where
-    K: Resource + Clone + std::fmt::Debug + DeserializeOwned,
+    K: Clone + std::fmt::Debug + DeserializeOwned,
 {
     let mut params = params.limit(PAGE);
     let mut found = Vec::new();

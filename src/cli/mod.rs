@@ -8,30 +8,40 @@
 //!
 //! A command is a module with its arguments and
 //! `run(&Args, &mut Invocation) -> Result<Exit, CliError>`; it is registered in
-//! [`Verb`] by one line, and called by one line in [`Verb::run`].
+//! [`Verb`] by a variant there, and a line in `each!` and in [`Verb::run`].
 
 mod access;
+mod age;
 mod completion;
 pub mod diff;
 mod error;
+mod events;
 mod exit;
 pub mod explain;
 mod find;
+mod history;
+mod orders;
 mod output;
 mod program;
 pub mod status;
+mod table;
 mod target;
 mod terminal;
+#[cfg(test)]
+mod testing;
+mod wait;
 
 use clap::{Args, Subcommand};
 
 pub use access::{Access, Session};
+pub use age::age;
 pub use completion::{answer_kubectl, answer_shell};
 pub use error::CliError;
 pub use exit::Exit;
 pub use find::{holder, list_all};
 pub use output::{API_VERSION, Document, Format, Output, plan_name, print, print_all};
 pub use program::Program;
+pub use table::{Cell, Table, cut};
 pub use target::{Kind, OnePlan, SomePlans, Target, read};
 pub use terminal::{BAD, Color, FAINT, GOOD, HEADING, Standard, Streams, WAITS, styled, terminal};
 
@@ -43,14 +53,6 @@ const COMMON: &str = "Common options";
 /// The commands for people.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
-    /// Print the script that makes a shell complete commands.
-    #[command(after_help = "\
-Examples:
-  source <(belay completion bash)       # in ~/.bashrc
-  belay completion fish | source        # in config.fish
-
-For `kubectl belay`, link the program as kubectl_complete-belay, too.")]
-    Completion(With<completion::CompletionArgs>),
     /// Show where plans are, what they wait for and what is in trouble.
     #[command(after_help = "\
 Examples:
@@ -75,31 +77,123 @@ Examples:
 Exit codes: 0 nothing would change, 1 something would, 2 it cannot be told.
 The API server is asked by a dry run, which needs patch on the Deployments.")]
     Diff(With<diff::DiffArgs>),
+    /// Wait until a release has ended, and tell how.
+    #[command(after_help = "\
+Without --generation or a file that says it, this waits for what the plan asks
+for now. The last line of the output is for programs:
+  result=Released reason=Released plan=shop/shop generation=4 revision=... exit=0
+
+Examples:
+  belay wait shop --timeout 15m
+  kubectl apply -f shop.yaml -o yaml | belay wait -f -
+  belay wait deploy/cart                # the plan that holds it
+  belay wait shop --timeout 0           # how it is now, by exit code
+  belay wait shop --for rolledback
+
+Exit codes: 0 it is so; 1 rolled back, failed, refused, undone, overtaken or
+deleted; 2 usage or API error; 3 waiting for a person; 124 timeout; 130
+interrupted.")]
+    Wait(With<wait::WaitArgs>),
+    /// Show the releases of plans: what changed, who, when, how it ended.
+    #[command(after_help = "\
+Examples:
+  belay history shop
+  belay history -A -o json")]
+    History(With<history::HistoryArgs>),
+    /// Show what happened to plans, their workloads and pods, in order.
+    ///
+    /// What the plan decided is shown also after the events are gone.
+    #[command(after_help = "\
+Examples:
+  belay events shop
+  belay events deploy/cart -o json")]
+    Events(With<events::EventsArgs>),
+    /// End a release: everything goes back. In a rollback: what is live stays.
+    #[command(after_help = "\
+Examples:
+  belay abort shop
+  belay abort shop --revision shop-b59eb8dcf7   # only if that is released
+  belay abort shop --show-patch")]
+    Abort(With<orders::AbortArgs>),
+    /// Try refused content again.
+    #[command(after_help = "\
+Examples:
+  belay retry shop
+  belay retry shop --revision shop-b59eb8dcf7")]
+    Retry(With<orders::RetryArgs>),
+    /// Go back to an earlier revision.
+    #[command(after_help = "\
+Examples:
+  belay undo shop                       # to the revision before
+  belay undo shop --to shop-7010d899a3
+  belay undo shop --dry-run server")]
+    Undo(With<orders::UndoArgs>),
+    /// Stop forward motion; judging and rollback go on.
+    #[command(after_help = "\
+Examples:
+  belay pause shop")]
+    Pause(With<orders::OrderArgs>),
+    /// Go on after a pause.
+    #[command(after_help = "\
+Examples:
+  belay resume shop")]
+    Resume(With<orders::OrderArgs>),
+    /// Print the script that makes a shell complete commands.
+    #[command(after_help = "\
+For kubectl, link the program as kubectl_complete-belay beside kubectl-belay.
+
+Examples:
+  belay completion bash > ~/.local/share/bash-completion/completions/belay
+  belay completion fish > ~/.config/fish/completions/belay.fish")]
+    Completion(With<completion::CompletionArgs>),
+}
+
+/// Calls the same expression with the arguments of whichever command it is.
+macro_rules! each {
+    ($verb:expr, $with:ident => $body:expr) => {
+        match $verb {
+            Verb::Status($with) => $body,
+            Verb::Explain($with) => $body,
+            Verb::Diff($with) => $body,
+            Verb::Wait($with) => $body,
+            Verb::History($with) => $body,
+            Verb::Events($with) => $body,
+            Verb::Abort($with) => $body,
+            Verb::Retry($with) => $body,
+            Verb::Undo($with) => $body,
+            Verb::Pause($with) => $body,
+            Verb::Resume($with) => $body,
+            Verb::Completion($with) => $body,
+        }
+    };
 }
 
 impl Verb {
-    /// Does what is asked. `outer` are flags that stood before the command.
+    /// Does what is asked.
     ///
     /// # Errors
     /// It cannot be done; the error says why and what to do.
-    pub async fn run(self, outer: Access, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
+    pub async fn run(&self, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
         match self {
-            Self::Completion(verb) => completion::run(verb.args(outer, call), call),
-            Self::Status(verb) => status::run(verb.args(outer, call), call).await,
-            Self::Explain(verb) => explain::run(verb.args(outer, call), call).await,
-            Self::Diff(verb) => diff::run(verb.args(outer, call), call).await,
+            Self::Status(verb) => status::run(&verb.args, call).await,
+            Self::Explain(verb) => explain::run(&verb.args, call).await,
+            Self::Diff(verb) => diff::run(&verb.args, call).await,
+            Self::Wait(verb) => wait::run(&verb.args, call).await,
+            Self::History(verb) => history::run(&verb.args, call).await,
+            Self::Events(verb) => events::run(&verb.args, call).await,
+            Self::Abort(verb) => orders::abort(&verb.args, call).await,
+            Self::Retry(verb) => orders::retry(&verb.args, call).await,
+            Self::Undo(verb) => orders::undo(&verb.args, call).await,
+            Self::Pause(verb) => orders::pause(&verb.args, call).await,
+            Self::Resume(verb) => orders::resume(&verb.args, call).await,
+            Self::Completion(verb) => completion::run(&verb.args, call),
         }
     }
 
-    /// When this command's answers are coloured, where it says so.
+    /// The flags that every command has, as they stand after this one.
     #[must_use]
-    pub const fn color(&self) -> Option<Color> {
-        match self {
-            Self::Completion(verb) => verb.access.color,
-            Self::Status(verb) => verb.access.color,
-            Self::Explain(verb) => verb.access.color,
-            Self::Diff(verb) => verb.access.color,
-        }
+    pub const fn access(&self) -> &Access {
+        each!(self, verb => &verb.access)
     }
 }
 
@@ -110,14 +204,6 @@ pub struct With<T: Args> {
     args: T,
     #[command(flatten)]
     access: Access,
-}
-
-impl<T: Args> With<T> {
-    /// The command's own arguments; the flags go to the invocation.
-    fn args(&self, outer: Access, call: &mut Invocation<'_>) -> &T {
-        call.access = self.access.clone().over(outer);
-        &self.args
-    }
 }
 
 /// One call of a command.

@@ -76,7 +76,7 @@ impl Program {
                     let indent = &line[..line.len() - bare.len()];
                     format!("{indent}{} {rest}", self.name())
                 }
-                None => line.replace("| belay ", &format!("| {} ", self.name())),
+                None => line.replace(" | belay ", &format!(" | {} ", self.name())),
             }
         });
         lines.collect::<Vec<_>>().join("\n")
