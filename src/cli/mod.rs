@@ -14,15 +14,18 @@ mod access;
 mod age;
 pub mod check;
 mod completion;
+pub mod diff;
 mod error;
 mod events;
 mod exit;
+pub mod explain;
 mod find;
 mod history;
 pub mod lint;
 mod orders;
 mod output;
 mod program;
+pub mod status;
 mod table;
 mod target;
 mod terminal;
@@ -52,6 +55,30 @@ const COMMON: &str = "Common options";
 /// The commands for people.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// Show where plans are, what they wait for and what is in trouble.
+    #[command(after_help = "\
+Examples:
+  belay status                 # all plans of the namespace, those in trouble first
+  belay status shop            # one plan with everything below it
+  belay status deploy/cart -w  # the plan of a Deployment, kept up to date
+  belay status -A -o json      # all plans, for programs")]
+    Status(With<status::StatusArgs>),
+    /// Say why a plan is where it is and what would move it.
+    #[command(after_help = "\
+Examples:
+  belay explain shop         # the decisions, their grounds and the ways out
+  belay explain deploy/cart  # which plan holds it, and which fields are the plan's")]
+    Explain(With<explain::ExplainArgs>),
+    /// Show what the next release of a plan would change.
+    #[command(after_help = "\
+Examples:
+  belay diff shop           # what is in the plan against what is live
+  belay diff -f shop.yaml   # a plan that is not applied yet
+  belay diff shop --paths   # one line for each field
+
+Exit codes: 0 nothing would change, 1 something would, 2 it cannot be told.
+The API server is asked by a dry run, which needs patch on the Deployments.")]
+    Diff(With<diff::DiffArgs>),
     /// Wait until a release has ended, and tell how.
     #[command(after_help = "\
 Without --generation or a file that says it, this waits for what the plan asks
@@ -145,6 +172,9 @@ Examples:
 macro_rules! each {
     ($verb:expr, $with:ident => $body:expr) => {
         match $verb {
+            Verb::Status($with) => $body,
+            Verb::Explain($with) => $body,
+            Verb::Diff($with) => $body,
             Verb::Wait($with) => $body,
             Verb::History($with) => $body,
             Verb::Events($with) => $body,
@@ -167,6 +197,9 @@ impl Verb {
     /// It cannot be done; the error says why and what to do.
     pub async fn run(&self, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
         match self {
+            Self::Status(verb) => status::run(&verb.args, call).await,
+            Self::Explain(verb) => explain::run(&verb.args, call).await,
+            Self::Diff(verb) => diff::run(&verb.args, call).await,
             Self::Wait(verb) => wait::run(&verb.args, call).await,
             Self::History(verb) => history::run(&verb.args, call).await,
             Self::Events(verb) => events::run(&verb.args, call).await,

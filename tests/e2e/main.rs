@@ -14,12 +14,6 @@
 )]
 
 mod admission;
-mod breaking;
-mod breaking_again;
-mod breaking_back;
-mod breaking_refused;
-mod breaking_state;
-mod breaking_storms;
 mod cli;
 mod cli_orders;
 mod cli_reads;
