@@ -26,6 +26,9 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(60);
 /// Pause before a pass that lost a race is made again.
 const AFTER_CONFLICT: Duration = Duration::from_millis(20);
+/// Longest part that an error may take of a message, in bytes. An event takes
+/// 1024.
+const ERROR: usize = 700;
 /// Failures in a row before a plan that cannot be read is reported as stalled.
 const MAX_RETRIES: u32 = 8;
 
@@ -216,7 +219,8 @@ async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, most
         }
         let mut status = plan.status.clone().unwrap_or_default();
         let text = format!(
-            "{error}. The operator failed on this plan {most} times in a row or more, for {} or longer, and tries again once a minute",
+            "{}. The operator failed on this plan {most} times in a row or more, for {} or longer, and tries again once a minute",
+            machine::cut_to(&error.to_string(), ERROR),
             GatewayDuration::from(LASTING)
         );
         let known = status

@@ -263,7 +263,7 @@ mod tests {
             app(
                 json!({".": {}, "f:securityContext": {}, "f:env": {}, "f:resources": {"f:limits": {}}})
             ),
-            json!([{"name": "app", "securityContext": {}, "env": [], "resources": {"limits": {}}}])
+            json!([{"name": "app", "securityContext": {}, "env": []}])
         );
     }
 

@@ -405,7 +405,7 @@ pub(super) fn cut(message: &str) -> String {
 }
 
 /// Cuts a text at a character boundary to at most `most` bytes.
-pub(super) fn cut_to(message: &str, most: usize) -> String {
+pub(crate) fn cut_to(message: &str, most: usize) -> String {
     if message.len() <= most {
         return message.to_owned();
     }
