@@ -1,8 +1,9 @@
 //! What people ask for by annotations on the plan.
 //!
 //! An abort is dealt with before an undo, and an undo before a retry; the others
-//! wait for their turn, and the plan says so. What was decided is recorded before the annotation goes,
-//! so that a crash in between neither loses an order nor carries it out twice.
+//! wait for their turn, and the plan says so. What was decided is recorded before
+//! the annotation goes, so that a crash in between neither loses an order nor
+//! carries it out twice.
 
 use std::time::Duration;
 
