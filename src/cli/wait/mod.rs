@@ -128,6 +128,13 @@ struct WaitResult {
 /// # Errors
 /// A plan that is not there, or that cannot be watched.
 pub(super) async fn run(args: &WaitArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
+    let named = !args.plans.targets.is_empty() || !args.plans.files.is_empty();
+    if !named && !args.plans.all_namespaces && args.plans.selector.is_none() {
+        return Err(CliError::usage(
+            "say which plan to wait for",
+            "belay wait NAME",
+        ));
+    }
     let session = call.connect().await?;
     let mut waited = begin(args, &session, &mut call.streams).await?;
     if waited.is_empty() {
@@ -203,7 +210,11 @@ impl Waited {
         self.over =
             state.outcome.is_some() && self.live.is_judged(plan, state.outcome, session).await?;
         let step = state.step.as_deref().unwrap_or_default();
-        let line = format!("{}: {} {step}", self.name, state.reason);
+        let what = match state.reason.as_str() {
+            verdict::UNSEEN => &state.message,
+            reason => reason,
+        };
+        let line = format!("{}: {what} {step}", self.name);
         if !self.over && self.told != line {
             writeln!(streams.err, "{}", line.trim_end())?;
             self.told = line;
