@@ -241,7 +241,7 @@ async fn attempt(client: &Client, namespace: &str, bake: &str) -> Result<Reply, 
     })
 }
 
-/// Those of `rights` that `ask` says no to.
+/// Those of `rights` that `ask` says no to, in their order.
 async fn lacking<'a, F>(
     rights: Vec<Right>,
     ask: impl Fn(Right) -> F + 'a,
@@ -253,13 +253,11 @@ where
         let answer = ask(right.clone());
         async move { Ok::<_, kube::Error>((!answer.await?).then_some(right)) }
     });
-    let mut lacking: Vec<Right> = stream::iter(asked)
-        .buffer_unordered(PARALLEL)
+    stream::iter(asked)
+        .buffered(PARALLEL)
         .try_filter_map(|right| async move { Ok(right) })
         .try_collect()
-        .await?;
-    lacking.sort();
-    Ok(lacking)
+        .await
 }
 
 async fn own_right(client: &Client, right: Right) -> Result<bool, kube::Error> {

@@ -11,7 +11,7 @@ use super::{
     facts::{Answer, Before, Facts, Hooks, Silence},
     owners::owners,
     report::{Finding, Report, counted},
-    rights::Right,
+    rights::{Right, told},
 };
 use crate::{
     api::{GROUP, VERSION, crd},
@@ -27,8 +27,6 @@ const SOON: i64 = 14;
 const DAY: i64 = 24 * 3600;
 /// Differences of a schema that are named.
 const SHOWN: usize = 3;
-/// Rights that are named.
-const NAMED: usize = 6;
 
 /// What installs the CRD.
 pub(super) const APPLY_CRD: &str = "kubectl apply -f crds/releaseplans.belay.dev.yaml";
@@ -247,7 +245,7 @@ fn operator_rights(facts: &Facts) -> Finding {
         Ok(lacks) => Finding::fail(
             CHECK,
             format!("{account} lacks {}", counted(lacks.len(), "right")),
-            format!("it may not {}", list(lacks)),
+            format!("it may not {}", told(lacks)),
             "kubectl apply -f deploy/serviceaccount.yaml -f deploy/rbac.yaml",
         ),
     }
@@ -261,7 +259,7 @@ fn own_rights(lacks: &Answer<Vec<Right>>) -> Finding {
         Ok(lacks) => Finding::warn(
             CHECK,
             "you may not do all that plans take",
-            format!("you may not {}", list(lacks)),
+            format!("you may not {}", told(lacks)),
             "ask for what you need: orders take get and patch, looking takes get, list and watch",
         ),
     }
@@ -278,20 +276,10 @@ fn rights_to_install(lacks: &Answer<Vec<Right>>) -> Finding {
                 "you lack {} to install Belay",
                 counted(lacks.len(), "right")
             ),
-            format!("you may not {}", list(lacks)),
+            format!("you may not {}", told(lacks)),
             "let an administrator of the cluster install it; nobody can grant rights that they lack",
         ),
     }
-}
-
-fn list(rights: &[Right]) -> String {
-    let named: Vec<String> = rights.iter().take(NAMED).map(ToString::to_string).collect();
-    let more = rights.len().saturating_sub(NAMED);
-    let mut text = named.join(", ");
-    if more > 0 {
-        text.push_str(&format!(", and {more} more"));
-    }
-    text
 }
 
 fn configuration(facts: &Facts) -> Finding {

@@ -13,7 +13,7 @@ use serde_json::Value;
 const GRANTED: &str = include_str!("../../../deploy/rbac.yaml");
 
 /// One verb on one resource.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Right {
     pub(super) verb: String,
     pub(super) group: String,
@@ -56,21 +56,59 @@ impl Right {
 
 impl fmt::Display for Right {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.verb, self.resource)?;
-        if !self.subresource.is_empty() {
-            write!(f, "/{}", self.subresource)?;
+        write!(f, "{} {}", self.verb, Objects(self))
+    }
+}
+
+/// What a right is on.
+struct Objects<'a>(&'a Right);
+
+impl fmt::Display for Objects<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(right) = self;
+        f.write_str(&right.resource)?;
+        if !right.subresource.is_empty() {
+            write!(f, "/{}", right.subresource)?;
         }
-        if !self.group.is_empty() {
-            write!(f, ".{}", self.group)?;
+        if !right.group.is_empty() {
+            write!(f, ".{}", right.group)?;
         }
-        if !self.name.is_empty() {
-            write!(f, " {}", self.name)?;
+        if !right.name.is_empty() {
+            write!(f, " {}", right.name)?;
         }
-        if !self.namespace.is_empty() {
-            write!(f, " in {}", self.namespace)?;
+        if !right.namespace.is_empty() {
+            write!(f, " in {}", right.namespace)?;
         }
         Ok(())
     }
+}
+
+/// Rights as messages tell them: verbs on the same objects together, and not all
+/// of them where there are many.
+pub(super) fn told(rights: &[Right]) -> String {
+    const NAMED: usize = 6;
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for right in rights {
+        let objects = Objects(right).to_string();
+        match groups.iter_mut().find(|(known, _)| *known == objects) {
+            Some((_, verbs)) => verbs.push(&right.verb),
+            None => groups.push((objects, vec![&right.verb])),
+        }
+    }
+    let more: usize = groups
+        .iter()
+        .skip(NAMED)
+        .map(|(_, verbs)| verbs.len())
+        .sum();
+    let named = groups.iter().take(NAMED);
+    let named: Vec<String> = named
+        .map(|(objects, verbs)| format!("{} {objects}", verbs.join("/")))
+        .collect();
+    let mut text = named.join(", ");
+    if more > 0 {
+        text.push_str(&format!(", and {more} more"));
+    }
+    text
 }
 
 /// The rights of the operator; `namespace` is its own.

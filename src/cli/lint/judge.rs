@@ -190,7 +190,12 @@ impl Judge {
         if !named.is_empty() {
             return named;
         }
-        let stored = plan::completed(object, None, "");
+        let mut stored = plan::completed(object, None, "");
+        // The API server reads the metadata before the webhook puts it right.
+        if let Some(fields) = stored.as_object_mut() {
+            let metadata = object.get("metadata").cloned().unwrap_or_default();
+            fields.insert("metadata".to_owned(), metadata);
+        }
         let stored = schema::completed(&self.schema, &stored);
         let mut misfits = Misfits::default();
         schema::judge("", &self.schema, &stored, &mut misfits);
@@ -210,7 +215,8 @@ impl Judge {
             .iter()
             .all(|fault| !fault.path.starts_with("metadata"))
         {
-            schema.extend(metadata::judge(&stored["metadata"]));
+            let metadata = stored.get("metadata").unwrap_or(&Value::Null);
+            schema.extend(metadata::judge(metadata));
         }
         // As the API server does: a rule is asked only about what fits.
         let cel = if fits {

@@ -130,6 +130,23 @@ fn orders_cannot_stand_in_a_new_plan() {
     );
 }
 
+/// The webhook would put a list of annotations right, but never gets to see it.
+#[test]
+fn metadata_is_judged_as_it_stands_in_the_file() {
+    let found = faults(
+        "apiVersion: belay.dev/v1alpha1\nkind: ReleasePlan\nmetadata: {name: a, annotations: [], finalizers: {}}\nspec: {components: [{workload: {kind: Deployment, name: a}}]}\n",
+    );
+    assert_eq!(
+        found,
+        [
+            "3:34 metadata.annotations: Invalid value: must be an object",
+            "3:50 metadata.finalizers: Invalid value: must be a list",
+        ]
+    );
+    let found = faults("apiVersion: belay.dev/v1alpha1\nkind: ReleasePlan\nmetadata: a\n");
+    assert!(found[1].starts_with("3:11 metadata: Invalid"), "{found:?}");
+}
+
 #[test]
 fn what_programs_read_has_places_rules_and_counts() {
     let report = lint(&["-".into()], &mut "apiVersion: belay.dev/v1alpha1\nkind: ReleasePlan\nmetadata: {name: a}\nspec: {components: [{workload: {kind: Deployment, name: a}}], bakeTme: 5s}\n".as_bytes());
