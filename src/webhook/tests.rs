@@ -271,3 +271,9 @@ pub(crate) async fn faults_at_creation(object: &Value) -> Vec<String> {
     let fields = causes.iter().map(|cause| cause["field"].as_str().unwrap());
     fields.map(str::to_owned).collect()
 }
+
+/// Whether `/mutate` can read a new plan at all, faulty or not.
+pub(crate) async fn is_read_at_creation(object: &Value) -> bool {
+    let answer = ask(&webhooks(Arc::default()), MUTATE, &create(object)).await;
+    answer.response()["status"]["code"] != 400
+}

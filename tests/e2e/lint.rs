@@ -194,13 +194,6 @@ fn plans() -> Vec<(&'static str, Value)> {
                 plan["spec"]["components"] = all.collect();
             }),
         ),
-        (
-            "deep nesting",
-            plan(&|plan| {
-                let deep = (0..140).fold(json!(1), |inner, _| json!([inner]));
-                plan["spec"]["components"][0]["template"] = json!({"spec": {"x": deep}});
-            }),
-        ),
     ]
 }
 
@@ -226,10 +219,7 @@ async fn lint_and_the_api_server_say_the_same_of_every_plan() {
     for (what, plan) in plans() {
         let said = belay_stdin(&scene, &["lint", "-f", "-", "-o", "json"], plan.to_string()).await;
         let report: Value = serde_json::from_str(&said.stdout).unwrap();
-        assert_eq!(
-            report["plans"].as_u64(),
-            Some(u64::from(what != "deep nesting"))
-        );
+        assert_eq!(report["plans"], 1, "{what}");
         let here = report["faults"].as_array().unwrap();
         let paths: BTreeSet<String> = here
             .iter()

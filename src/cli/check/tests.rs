@@ -13,7 +13,7 @@ use super::{
     facts::{Before, Facts, Hooks, Other, Owners, Reply, Served, Silence},
     judge::{judge, judge_before},
     report::{Level, Report},
-    rights::{of_operator, to_install},
+    rights::{Right, to_install},
 };
 use crate::{
     api::crd,
@@ -155,7 +155,12 @@ fn a_broken_cluster_is_told_with_causes_and_cures() {
     facts.version = "v1.27.1".into();
     facts.crd = Ok(None);
     facts.deployment = Ok(Some(Deployment::default()));
-    facts.operator_lacks = Ok(of_operator("belay-system"));
+    facts.operator_lacks = Ok(vec![
+        Right::on("list", "", "pods", ""),
+        Right::on("watch", "", "pods", ""),
+        Right::on("patch", "belay.dev", "releaseplans/status", ""),
+        Right::on("get", "", "secrets", "belay-system"),
+    ]);
     facts.validating = Ok(None);
     facts.now += SignedDuration::from_hours(24 * 366);
     facts.refused = Ok(reply(201, json!({}), ""));
@@ -385,7 +390,8 @@ fn before_an_installation_the_way_is_clear_or_it_is_said_what_stands_in_it() {
     facts.crd = Ok(Some(
         json!({"spec": {"names": {"kind": "ReleasePlan"}, "versions": []}}),
     ));
-    facts.lacks = Ok(to_install("belay-system"));
+    // Enough of them that not all are named.
+    facts.lacks = Ok(to_install("belay-system")[..14].to_vec());
     facts.resources.as_mut().unwrap().push(Served {
         group: "release.example.com".into(),
         kind: "RelPlan".into(),

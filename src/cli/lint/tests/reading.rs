@@ -92,6 +92,23 @@ fn nesting_ends_where_the_webhook_stops_reading() {
     );
 }
 
+#[tokio::test]
+async fn a_plan_is_too_deep_here_exactly_if_it_is_for_the_webhook() {
+    for depth in 118..130 {
+        // The lists stand in four objects.
+        let deep = (4..depth).fold(json!(1), |inner, _| json!([inner]));
+        let plan = json!({
+            "apiVersion": "belay.dev/v1alpha1", "kind": "ReleasePlan",
+            "metadata": {"name": "deep"},
+            "spec": {"components": {"a": {"b": deep}}}
+        });
+        let here = read(&plan.to_string()).remove(0).is_ok();
+        let there = crate::webhook::tests::is_read_at_creation(&plan).await;
+        assert_eq!(here, there, "{depth} levels");
+        assert_eq!(here, depth <= 125, "{depth} levels");
+    }
+}
+
 /// Pieces that YAML has a meaning for, in any order.
 fn almost_yaml() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
