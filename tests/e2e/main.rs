@@ -23,6 +23,8 @@ mod breaking_storms;
 mod cli;
 mod cli_orders;
 mod cli_reads;
+mod cli_status;
+mod cli_terminal;
 mod cli_wait;
 mod clocks;
 mod deletion;
