@@ -4,22 +4,26 @@
 //! Whatever goes wrong here is silent, and nothing takes longer than a person
 //! waits for the Tab key: what is not there in time is not offered.
 
-use std::{ffi::OsString, io::Write, time::Duration};
+use std::{
+    ffi::{OsStr, OsString},
+    io::Write,
+    time::Duration,
+};
 
 use clap::{ArgMatches, Args, CommandFactory as _};
 use clap_complete::{
     CompleteEnv,
-    engine::{ArgValueCandidates, CompletionCandidate, complete},
+    engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate, complete},
     env::Shells,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::ListParams, config::Kubeconfig};
 
-use super::{Access, CliError, Exit, Invocation, OnePlan, Program, Session, Target, find};
+use super::{Access, CliError, Exit, Invocation, Kind, OnePlan, Program, Session, Target, find};
 use crate::{
     api::{ReleasePlanStatus, StoredPlan},
     config::Cli,
-    plan::{abortable, retryable, undoable},
+    plan::{abortable, retryable, targets_of, undoable},
 };
 
 /// The variable by which a shell asks.
@@ -90,22 +94,48 @@ pub fn answer_kubectl(words: Vec<OsString>, out: &mut dyn Write) -> Result<(), s
     writeln!(out, "{NO_FILES}")
 }
 
-/// Offers plans, and Deployments of plans.
-pub(super) fn targets() -> ArgValueCandidates {
-    ArgValueCandidates::new(|| {
-        ask(|_, session| async move {
+/// Offers plans by their names; after `TYPE/`, whatever there is of that type.
+pub(super) fn targets() -> ArgValueCompleter {
+    ArgValueCompleter::new(|typed: &OsStr| {
+        let typed = typed.to_string_lossy().into_owned();
+        ask(move |_, session| async move {
             let plans = session.list(Some(&session.namespace), None).await.ok()?;
-            Some(plans.iter().filter_map(offer).collect())
+            Some(offers(&typed, &plans))
         })
     })
 }
 
-fn offer(plan: &StoredPlan) -> Option<CompletionCandidate> {
-    let name = plan.metadata.name.clone()?;
-    let status = plan.status.as_ref();
-    let ready = status.and_then(|s| s.conditions.iter().find(|c| c.type_ == "Ready"));
-    let help = ready.map(|condition| condition.reason.clone().into());
-    Some(CompletionCandidate::new(name).help(help))
+fn offers(typed: &str, plans: &[StoredPlan]) -> Vec<CompletionCandidate> {
+    let (prefix, kind) = match typed.split_once('/') {
+        None => (String::new(), Kind::Plan),
+        Some((kind, _)) => match kind.parse() {
+            Ok(parsed) => (format!("{kind}/"), parsed),
+            Err(_) => return Vec::new(),
+        },
+    };
+    let mut offers: Vec<(String, String)> = Vec::new();
+    for plan in plans {
+        let name = plan.metadata.name.clone().unwrap_or_default();
+        match kind {
+            Kind::Plan => {
+                let status = plan.status.as_ref();
+                let ready = status.and_then(|s| s.conditions.iter().find(|c| c.type_ == "Ready"));
+                let reason = ready.map(|ready| ready.reason.clone());
+                offers.push((name, reason.unwrap_or_default()));
+            }
+            Kind::Deployment => {
+                let workloads = targets_of(plan).into_iter().map(|target| target.name);
+                offers.extend(workloads.map(|workload| (workload, format!("plan {name}"))));
+            }
+        }
+    }
+    let offers = offers.into_iter().map(|(name, help)| {
+        let help = (!help.is_empty()).then(|| help.into());
+        CompletionCandidate::new(format!("{prefix}{name}")).help(help)
+    });
+    offers
+        .filter(|offer| offer.get_value().to_string_lossy().starts_with(typed))
+        .collect()
 }
 
 /// Offers the revision that an abort can name.
@@ -251,6 +281,22 @@ mod tests {
         assert_eq!(line.access.namespace.as_deref(), Some("s"));
         assert_eq!(line.access.context.as_deref(), Some("c"));
         assert!(Line::of(words("wait --nonsense x --namespace")).is_some());
+    }
+
+    #[test]
+    fn what_is_offered_is_of_the_type_that_was_typed() {
+        let plans = [super::super::testing::with(|_| {})];
+        let offered = |typed: &str| -> Vec<String> {
+            let offers = offers(typed, &plans);
+            let values = offers.iter().map(|offer| offer.get_value());
+            values.map(|v| v.to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(offered(""), ["shop"]);
+        assert_eq!(offered("plan/s"), ["plan/shop"]);
+        assert_eq!(offered("deploy/"), ["deploy/cart", "deploy/web"]);
+        assert_eq!(offered("deploy/w"), ["deploy/web"]);
+        assert!(offered("pod/").is_empty());
+        assert!(offered("x").is_empty());
     }
 
     #[test]

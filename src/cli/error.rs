@@ -184,3 +184,51 @@ fn plain(message: &str) -> String {
         .map_or(message, |(_, rest)| rest)
         .to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(code: u16, reason: &str, message: &str) -> CliError {
+        let status = Status {
+            code,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            ..Status::default()
+        };
+        CliError::api("abort releaseplan/shop", kube::Error::Api(Box::new(status)))
+    }
+
+    #[test]
+    fn a_webhooks_denial_is_told_in_its_own_words() {
+        let words = "admission webhook \"validate.belay.dev\" denied the request: \
+                     metadata.annotations[belay.dev/abort]: Invalid value: nothing is released";
+        let error = answer(422, "Invalid", words);
+        assert_eq!(
+            error.to_string(),
+            "cannot abort releaseplan/shop: metadata.annotations[belay.dev/abort]: \
+             Invalid value: nothing is released"
+        );
+        assert_eq!(error.exit(), Exit::Error);
+    }
+
+    #[test]
+    fn a_missing_right_says_which_rights_are_needed() {
+        let error = answer(403, "Forbidden", "User \"joe\" cannot patch resource");
+        assert!(error.to_string().contains("joe"), "{error}");
+        assert!(error.hint().unwrap().contains("patch"), "{error:?}");
+    }
+
+    #[test]
+    fn a_cluster_without_belay_is_told_from_one_that_does_not_answer() {
+        let error = answer(404, "NotFound", "the server could not find the resource");
+        assert!(error.hint().unwrap().contains("installed"), "{error:?}");
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_is_no_error() {
+        let error = CliError::Output(io::ErrorKind::BrokenPipe.into());
+        assert!(error.is_broken_pipe());
+        assert!(!answer(500, "", "").is_broken_pipe());
+    }
+}

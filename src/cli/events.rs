@@ -184,7 +184,15 @@ fn happened(plan: &StoredPlan, events: &[Event]) -> Happened {
             ),
             count: 1,
         };
-        entries.push(entry);
+        let verdict = verdict_of(record.result);
+        let told = entries.iter().any(|other| {
+            other.object == object
+                && verdict.contains(&other.reason.as_str())
+                && near(other.at.0, entry.at.0)
+        });
+        if !told {
+            entries.push(entry);
+        }
     }
     entries.sort_by_key(|entry| entry.at.0);
     Happened {
@@ -194,9 +202,23 @@ fn happened(plan: &StoredPlan, events: &[Event]) -> Happened {
     }
 }
 
+/// The reasons by which a plan tells that a release ended so.
+const fn verdict_of(result: ReleaseResult) -> &'static [&'static str] {
+    match result {
+        ReleaseResult::Succeeded => &["Released"],
+        ReleaseResult::RolledBack => &["RolledBack"],
+        ReleaseResult::Superseded => &["Superseded"],
+        ReleaseResult::Reverted => &["Reverted"],
+        ReleaseResult::Failed => &["ReleaseFailed", "RollbackAborted"],
+    }
+}
+
+fn near(a: Timestamp, b: Timestamp) -> bool {
+    a.duration_since(b).as_secs().abs() <= SAME
+}
+
 /// Adds what the plan itself knows, unless an event tells the same.
 fn add(entries: &mut Vec<Entry>, entry: Entry) {
-    let near = |a: Timestamp, b: Timestamp| a.duration_since(b).as_secs().abs() <= SAME;
     let told = entries.iter().any(|other| {
         other.reason == entry.reason
             && other.object == entry.object
@@ -364,6 +386,7 @@ mod tests {
             plan["status"]["decisions"] = json!([
                 {"at": "2026-03-01T09:00:00Z", "reason": "BaselineTaken", "message": "long ago"},
                 {"at": "2026-03-01T11:49:01Z", "reason": "ReleaseStarted", "message": "2 begins"},
+                {"at": "2026-03-01T11:02:31Z", "reason": "Released", "message": "1 is healthy"},
             ]);
         });
         let happened = happened(&plan, &events);
@@ -371,7 +394,7 @@ mod tests {
         expect![[r#"
             AGE   OBJECT                 TYPE       REASON             MESSAGE
             3h    releaseplan/shop       Decision   BaselineTaken      long ago
-            57m   releaseplan/shop       Result     Succeeded          release 1 of shop-bbbb ended
+            57m   releaseplan/shop       Decision   Released           1 is healthy
             11m   releaseplan/shop       Normal     ReleaseStarted     2 begins (x3)
             10m   replicaset/cart-77aa   Normal     SuccessfulCreate   made (x3)
             10m   pod/web-5d4f8c-x2x4z   Warning    BackOff            back-off (x3)

@@ -31,6 +31,12 @@ impl Session {
     /// # Errors
     /// One that is named is not there, or they cannot be read.
     pub async fn plans(&self, some: &SomePlans) -> Result<Vec<StoredPlan>, CliError> {
+        if some.all_namespaces && self.chosen {
+            return Err(CliError::usage(
+                "-A means all namespaces, and -n one",
+                "leave out one of the two",
+            ));
+        }
         let targets = some.targets()?;
         if let [target] = targets.as_slice() {
             return Ok(vec![self.plan_of(target).await?]);

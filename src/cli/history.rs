@@ -391,8 +391,11 @@ mod tests {
         });
         expect![[r#"
             RELEASE   REVISION     KIND      RESULT      AGE   TOOK    WHO    CHANGED
-            2         shop-cccc    Content   under way   60s   60s     -      cart: containers[app].image: cart…
-            1         shop-bbbb*   Content   Succeeded   60m   2m30s   jane   cart: containers[app].image: cart…
+            2         shop-cccc    Content   under way   60s   60s     -
+                cart: containers[app].image: cart:2 → cart:3, containers[app].env[TOKEN].value: changed; web:
+                containers[app].image: web:1 → web:2, containers[app].env[TOKEN].value: changed
+            1         shop-bbbb*   Content   Succeeded   60m   2m30s   jane
+                cart: containers[app].image: cart:1 → cart:2, containers[app].env[TOKEN].value: changed
             * shop-bbbb is stable: a rollback returns to it
         "#]].assert_eq(&text);
     }

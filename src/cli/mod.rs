@@ -41,7 +41,7 @@ pub use exit::Exit;
 pub use find::{holder, list_all};
 pub use output::{API_VERSION, Document, Format, Output, plan_name, print, print_all};
 pub use program::Program;
-pub use table::{Cell, Table, cut};
+pub use table::{Cell, Table, wrap};
 pub use target::{Kind, OnePlan, SomePlans, Target, read};
 pub use terminal::{BAD, Color, FAINT, GOOD, HEADING, Standard, Streams, WAITS, styled, terminal};
 

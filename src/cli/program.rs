@@ -120,16 +120,29 @@ mod tests {
         );
     }
 
-    /// Whoever reads the help of a command wants to see it used.
+    /// Whoever reads the help of a command wants to see it used, and to use it.
     #[test]
-    fn every_command_for_people_has_examples() {
+    fn every_command_for_people_has_examples_that_can_be_parsed() {
         for command in Program::Belay.command().get_subcommands() {
             if ["run", "crd"].contains(&command.get_name()) {
                 continue;
             }
             let help = command.get_after_help().map(ToString::to_string);
             let help = help.unwrap_or_default();
-            assert!(help.contains("belay "), "{}", command.get_name());
+            let mut examples = 0;
+            for line in help.lines().filter(|line| line.starts_with("  ")) {
+                let mut parts = line.trim().split(" | ");
+                let Some(call) = parts.find(|part| part.starts_with("belay ")) else {
+                    continue;
+                };
+                let call = call.split(['#', '>']).next().unwrap();
+                let words = call.split_whitespace();
+                if let Err(error) = Cli::command().try_get_matches_from(words) {
+                    panic!("{line}\n{error}");
+                }
+                examples += 1;
+            }
+            assert!(examples > 0, "{}", command.get_name());
         }
     }
 }

@@ -1,16 +1,21 @@
 //! Tables as kubectl prints them: columns padded with blanks, no lines.
 //!
 //! Widths are those that a terminal shows, so that wide characters and styles
-//! do not shift a column. On a terminal the last column is cut at its edge;
-//! elsewhere nothing is cut.
+//! do not shift a column. On a terminal the last column is broken between words
+//! where it does not fit; elsewhere a row is one line. Nothing is cut: what does
+//! not fit is often the cause that somebody looks for.
 
 use anstyle::Style;
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthStr as _;
 
 use super::{CliError, HEADING, Streams};
 
 /// Blanks between two columns.
 const GAP: usize = 3;
+/// Fewest columns that a text is broken into.
+const NARROW: usize = 40;
+/// Blanks before a text that has lines of its own.
+const INDENT: usize = 4;
 
 /// One cell.
 #[derive(Clone, Debug, Default)]
@@ -71,54 +76,90 @@ impl Table {
                 .unwrap_or_default()
         };
         let widths: Vec<usize> = (0..columns).map(width_of).collect();
-        for row in &self.rows {
+        for (index, row) in self.rows.iter().enumerate() {
             let mut line = String::new();
             let mut used = 0;
-            for (column, cell) in row.iter().enumerate() {
-                let is_last = column + 1 == row.len();
-                let left = streams.width.map(|width| width.saturating_sub(used));
-                let text = match left {
-                    Some(left) if is_last => cut(&cell.text, left),
-                    _ => cell.text.clone(),
-                };
-                line.push_str(&format!("{}{text}{:#}", cell.style, cell.style));
-                if !is_last {
-                    let pad = widths[column] + GAP - text.width();
-                    line.push_str(&" ".repeat(pad));
-                    used += widths[column] + GAP;
-                }
+            let Some((last, others)) = row.split_last() else {
+                continue;
+            };
+            for (cell, width) in others.iter().zip(&widths) {
+                let pad = " ".repeat(width + GAP - cell.text.width());
+                line.push_str(&format!("{}{}{:#}{pad}", cell.style, cell.text, cell.style));
+                used += width + GAP;
+            }
+            let mut lines = match streams.width {
+                Some(width) if index > 0 => fold(&last.text, used, width),
+                _ => vec![last.text.clone()],
+            }
+            .into_iter();
+            if let Some(text) = lines.next() {
+                line.push_str(&format!("{}{text}{:#}", last.style, last.style));
             }
             writeln!(streams.out, "{}", line.trim_end())?;
+            for text in lines {
+                writeln!(streams.out, "{}{text}{:#}", last.style, last.style)?;
+            }
         }
         Ok(())
     }
 }
 
-/// Text of at most `width` columns; what is cut off shows.
+/// The text of a last column that begins after `used` columns of a terminal:
+/// the first line, and those that follow with what stands before them.
+fn fold(text: &str, used: usize, width: usize) -> Vec<String> {
+    let left = width.saturating_sub(used);
+    if text.width() <= left {
+        return vec![text.to_owned()];
+    }
+    if left >= NARROW {
+        let indent = " ".repeat(used);
+        let lines = wrap(text, left).into_iter().enumerate();
+        let indented = lines.map(|(at, line)| match at {
+            0 => line,
+            _ => format!("{indent}{line}"),
+        });
+        return indented.collect();
+    }
+    let indent = " ".repeat(INDENT);
+    let lines = wrap(text, width.saturating_sub(INDENT)).into_iter();
+    let indented = lines.map(|line| format!("{indent}{line}"));
+    std::iter::once(String::new()).chain(indented).collect()
+}
+
+/// Text in lines of at most `width` columns, broken between words. A word that
+/// is longer has a line of its own.
 #[must_use]
-pub fn cut(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mut cut = String::new();
-    let mut used = 1;
-    for c in text.chars() {
-        used += c.width().unwrap_or_default();
-        if used > width {
-            break;
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ') {
+        let long = word.width();
+        match lines.last_mut() {
+            Some(line) if used == 0 || used + 1 + long <= width => {
+                if used > 0 {
+                    line.push(' ');
+                    used += 1;
+                }
+                line.push_str(word);
+                used += long;
+            }
+            _ => {
+                lines.push(word.to_owned());
+                used = long;
+            }
         }
-        cut.push(c);
     }
-    cut.push('…');
-    cut
+    lines
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::printed;
     use super::*;
     use expect_test::expect;
 
-    fn printed(width: Option<usize>) -> String {
+    #[test]
+    fn columns_stand_under_each_other_whatever_their_characters() {
         let mut table = Table::new(&["NAME", "RESULT", "MESSAGE"]);
         table.row([
             "shop".into(),
@@ -130,34 +171,46 @@ mod tests {
             "RolledBack".into(),
             "two\nlines and more".into(),
         ]);
-        let (mut out, mut err) = (Vec::new(), Vec::new());
-        let mut streams = Streams {
-            out: &mut out,
-            err: &mut err,
-            width,
-            height: None,
-        };
-        table.print(&mut streams).unwrap();
-        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
-    }
-
-    #[test]
-    fn columns_stand_under_each_other_whatever_their_characters() {
+        let text = printed(None, |streams| table.print(streams).unwrap());
         expect![[r#"
             NAME   RESULT       MESSAGE
             shop   ok
             店舗   RolledBack   two lines and more
         "#]]
-        .assert_eq(&printed(None));
+        .assert_eq(&text);
     }
 
     #[test]
-    fn a_terminal_shows_as_much_as_fits_and_that_there_is_more() {
+    fn a_terminal_shows_long_texts_on_several_lines() {
+        let mut table = Table::new(&["NAME", "MESSAGE"]);
+        table.row([
+            "shop".into(),
+            "a cause that is too long for the line by far, whatever is done".into(),
+        ]);
+        let wide = |width| printed(Some(width), |streams| table.print(streams).unwrap());
         expect![[r#"
-            NAME   RESULT       MESSAGE
-            shop   ok
-            店舗   RolledBack   two lin…
+            NAME   MESSAGE
+            shop   a cause that is too long for the line by
+                   far, whatever is done
         "#]]
-        .assert_eq(&printed(Some(28)));
+        .assert_eq(&wide(48));
+        expect![[r#"
+            NAME   MESSAGE
+            shop
+                a cause that is too long
+                for the line by far,
+                whatever is done
+        "#]]
+        .assert_eq(&wide(30));
+    }
+
+    #[test]
+    fn words_are_not_broken() {
+        assert_eq!(wrap("one two three", 8), ["one two", "three"]);
+        assert_eq!(
+            wrap("a incomprehensible b", 4),
+            ["a", "incomprehensible", "b"]
+        );
+        assert_eq!(wrap("", 4), [""]);
     }
 }

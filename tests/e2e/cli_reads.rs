@@ -63,7 +63,7 @@ async fn history_and_events_tell_what_was_done_and_why() {
     scene.kubectl(&["delete", "events", "--all"]).await;
     let said = belay(&scene, &["events", "shop"]).await.exits(0);
     assert!(!said.stdout.contains("ScalingReplicaSet"), "{said:#?}");
-    for words in ["RollbackStarted", "Decision", "ended", &cause] {
+    for words in ["RollbackStarted", "Decision", "RolledBack", &cause] {
         assert!(said.stdout.contains(words), "{words}: {said:#?}");
     }
 

@@ -3,7 +3,7 @@
 use belay::api::{Phase, Reason};
 
 use crate::{
-    cli::{belay, belay_stdin, command, end, start},
+    cli::{allow, belay, belay_stdin, command, end, start},
     support::{Scene, following, plan},
 };
 
@@ -242,5 +242,20 @@ async fn wait_tells_what_cannot_be_waited_for() {
         "{said:#?}"
     );
     let said = end(command(&scene, "belay").arg("wait").spawn().unwrap(), None).await;
-    said.exits(2);
+    let said = said.exits(2);
+    assert!(said.stderr.contains("say which plan"), "{said:#?}");
+    belay(&scene, &["history", "-A"]).await.exits(2);
+
+    // To look needs less than to wait.
+    released(&scene, "shop").await;
+    allow(&scene, "ann", "get").await;
+    let look = ["wait", "shop", "--as", "ann", "--timeout", "0"];
+    belay(&scene, &look).await.exits(0);
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:2-unready")], ""))
+        .await;
+    let said = belay(&scene, &["wait", "shop", "--as", "ann"])
+        .await
+        .exits(2);
+    assert!(said.stderr.contains("list"), "{said:#?}");
 }

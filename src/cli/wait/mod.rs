@@ -101,6 +101,8 @@ struct Waited {
     live: Live,
     state: State,
     over: bool,
+    /// The last line about its progress.
+    told: String,
 }
 
 /// What is printed at the end.
@@ -126,6 +128,13 @@ struct WaitResult {
 /// # Errors
 /// A plan that is not there, or that cannot be watched.
 pub(super) async fn run(args: &WaitArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
+    let named = !args.plans.targets.is_empty() || !args.plans.files.is_empty();
+    if !named && !args.plans.all_namespaces && args.plans.selector.is_none() {
+        return Err(CliError::usage(
+            "say which plan to wait for",
+            "belay wait NAME",
+        ));
+    }
     let session = call.connect().await?;
     let mut waited = begin(args, &session, &mut call.streams).await?;
     if waited.is_empty() {
@@ -177,6 +186,7 @@ async fn begin(
             live,
             state: judge(&plan, asked),
             over: false,
+            told: String::new(),
         };
         one.see(&plan, session, streams).await?;
         waited.push(one);
@@ -199,10 +209,15 @@ impl Waited {
         let state = judge(plan, self.asked);
         self.over =
             state.outcome.is_some() && self.live.is_judged(plan, state.outcome, session).await?;
-        if !self.over && (state.reason != self.state.reason || state.step != self.state.step) {
-            let step = state.step.as_deref().unwrap_or_default();
-            let line = format!("{}: {} {step}", self.name, state.reason);
+        let step = state.step.as_deref().unwrap_or_default();
+        let what = match state.reason.as_str() {
+            verdict::UNSEEN => &state.message,
+            reason => reason,
+        };
+        let line = format!("{}: {what} {step}", self.name);
+        if !self.over && self.told != line {
             writeln!(streams.err, "{}", line.trim_end())?;
+            self.told = line;
         }
         self.state = state;
         Ok(())

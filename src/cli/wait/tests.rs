@@ -116,6 +116,7 @@ fn exit_codes_follow_what_was_waited_for() {
         asked: Some(4),
         live: Live::of(&with(|_| {}), &[]),
         over: outcome.is_some(),
+        told: String::new(),
         state: State {
             outcome,
             ..judge(&with(|_| {}), Some(4))

@@ -16,6 +16,9 @@ use crate::{
     plan::current,
 };
 
+/// The reason while the operator has not looked at what was changed.
+pub(super) const UNSEEN: &str = "Unseen";
+
 /// How what was asked for ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Outcome {
@@ -80,7 +83,7 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
         return state(None, Reason::Deleting.as_str(), "the plan is being deleted");
     }
     let Some(ready) = ready else {
-        return state(None, "Unseen", "the operator has not looked at it yet");
+        return state(None, UNSEEN, "the operator has not looked at it yet");
     };
     let judged = asked.is_none_or(|asked| status.observed_release_generation >= Some(asked));
     let newer = asked.is_some_and(|asked| generation(plan) > Some(asked));
@@ -95,7 +98,7 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
         };
     }
     if status.observed_generation < plan.metadata.generation {
-        return state(None, "Unseen", "the operator has not looked at it yet");
+        return state(None, UNSEEN, "the operator has not looked at it yet");
     }
     if let Some((order, revision)) = order(plan) {
         let text = format!("{order} names {revision} and is not carried out yet");
