@@ -17,6 +17,8 @@ mod admission;
 mod cli;
 mod cli_orders;
 mod cli_reads;
+mod cli_status;
+mod cli_terminal;
 mod cli_wait;
 mod clocks;
 mod content;

@@ -139,6 +139,8 @@ pub(super) struct Feed {
     selected: BTreeMap<usize, Option<String>>,
     waiting: BTreeSet<Source>,
     faults: BTreeMap<Source, String>,
+    /// Kinds that may not be read.
+    refused: BTreeSet<Source>,
 }
 
 impl Feed {
@@ -163,6 +165,7 @@ impl Feed {
             selected: BTreeMap::new(),
             waiting: BTreeSet::new(),
             faults: BTreeMap::new(),
+            refused: BTreeSet::new(),
             wanted,
         };
         for scope in 0..feed.scopes.len() {
@@ -251,6 +254,7 @@ impl Feed {
         // The beginning of a list is not yet its end.
         if known || !self.waiting.contains(&source) {
             self.faults.remove(&source);
+            self.refused.remove(&source);
         }
         if known {
             self.waiting.remove(&source);
@@ -261,7 +265,10 @@ impl Feed {
         let (kind, scope) = source;
         let namespace = self.namespace(scope).cloned().unwrap_or_default();
         let text = match refusal(error) {
-            Some(true) => forbidden(kind, &namespace),
+            Some(true) => {
+                self.refused.insert(source);
+                forbidden(kind, &namespace)
+            }
             // The watch was too old, which it gets over by itself.
             Some(false) => return,
             None => format!("{kind} may be out of date: {error}"),
@@ -355,6 +362,16 @@ impl Feed {
     /// Whether everything has been read once.
     pub(super) fn is_complete(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Why the plans are not known, if they are not: in words, and whether it is
+    /// for want of rights.
+    pub(super) fn fault(&self) -> Option<(&str, bool)> {
+        let (source, text) = self
+            .faults
+            .iter()
+            .find(|((kind, _), _)| *kind == "releaseplans")?;
+        Some((text, self.refused.contains(source)))
     }
 
     /// The plans, by namespace and name.

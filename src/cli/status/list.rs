@@ -10,7 +10,8 @@ use super::{
     text::{Line, Tone, span, width},
 };
 
-/// Narrowest terminal on which the step has a column.
+/// Narrowest terminal on which phase and step have columns: the reason says
+/// more than they do.
 const WIDE: usize = 100;
 
 /// Puts those that somebody has to look at first.
@@ -38,9 +39,9 @@ pub(super) fn table(
     if namespaces {
         head.push("NAMESPACE");
     }
-    head.extend(["NAME", "PHASE"]);
+    head.push("NAME");
     if layout.width >= WIDE {
-        head.push("STEP");
+        head.extend(["PHASE", "STEP"]);
     }
     head.extend(["SINCE", "REASON"]);
     let rows: Vec<Vec<String>> = plans.iter().map(|plan| cells(plan, &head, now)).collect();

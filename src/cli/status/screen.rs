@@ -33,10 +33,11 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Takes the terminal over, if standard output is one.
+    /// Takes the terminal over, if standard output is one that can be drawn on.
     pub(super) fn enter(color: Color) -> io::Result<Option<Self>> {
         let mut out = io::stdout();
-        if !out.is_terminal() {
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        if dumb || !out.is_terminal() {
             return Ok(None);
         }
         let coloured = match color {

@@ -1,7 +1,10 @@
 //! `belay status --watch`: on a terminal a screen that is kept up to date,
 //! elsewhere a line for each change.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use kube::Client;
 use tokio::{
@@ -54,6 +57,7 @@ pub(super) async fn run(
         Some(_) => None,
     };
     let mut known: BTreeMap<(String, String), PlanStatus> = BTreeMap::new();
+    let mut noted = BTreeSet::new();
     let mut due = Instant::now();
     let mut changed = true;
     loop {
@@ -77,13 +81,23 @@ pub(super) async fn run(
         let plans = look_at(&feed, view, caller, now);
         match &mut screen {
             Some(screen) => screen.show(lines(&plans, &feed, view, now, screen.layout()))?,
-            None if changed => append(&plans, &mut known, view.format, now, call)?,
-            None => {}
+            None => {
+                append(&plans, &mut known, view.format, now, call)?;
+                note(&feed, view, &mut noted, call)?;
+            }
         }
-        if named > 0 && plans.is_empty() {
-            drop(screen);
-            writeln!(call.streams.err, "the plan is gone")?;
-            return Ok(Exit::Done);
+        match feed.fault() {
+            Some((text, true)) => {
+                drop(screen);
+                let hint = "without --watch, one plan that is named needs only get";
+                return Err(CliError::refused(text, hint));
+            }
+            None if named > 0 && plans.is_empty() => {
+                drop(screen);
+                writeln!(call.streams.err, "the plan is gone")?;
+                return Ok(Exit::Done);
+            }
+            Some((_, false)) | None => {}
         }
         changed = false;
         due = Instant::now() + PACE;
@@ -139,6 +153,24 @@ fn lines(
         lines.extend(drawn(plan, now, layout));
     }
     lines
+}
+
+/// Tells beside the answer what is not known; below a plan it is part of the
+/// answer.
+fn note(
+    feed: &Feed,
+    view: &View,
+    noted: &mut BTreeSet<String>,
+    call: &mut Invocation<'_>,
+) -> Result<(), CliError> {
+    let notes: BTreeSet<String> = feed.notes().into_iter().collect();
+    if view.table || view.format.is_some() {
+        for new in notes.difference(noted) {
+            writeln!(call.streams.err, "note: {new}")?;
+        }
+    }
+    *noted = notes;
+    Ok(())
 }
 
 /// Writes what changed since it was last written.
