@@ -147,7 +147,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
     });
     if let Some(refused) = refused.cloned() {
         let (what, reason) = if refused.cause == Cause::Undone {
-            (String::new(), Reason::Undone)
+            (format!("undone: {}. ", refused.message), Reason::Undone)
         } else if refused.cause == Cause::StatusLost {
             (format!("{}. ", refused.message), Reason::RolledBack)
         } else {
