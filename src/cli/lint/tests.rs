@@ -41,7 +41,7 @@ spec:
   failfast: {restarts: 5}
   retry: {maxRetries: 0}
   revisionHistoryLimit: "10"
-  strategy: {rolling: {}, canary: {steps: []}}
+  strategy: {}
 "#;
 
 #[test]
