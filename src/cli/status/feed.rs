@@ -271,7 +271,7 @@ impl Feed {
             }
             // The watch was too old, which it gets over by itself.
             Some(false) => return,
-            None => format!("{kind} may be out of date: {error}"),
+            None => format!("what is shown may be old: {}", innermost(error)),
         };
         self.waiting.remove(&source);
         self.faults.insert(source, text);
@@ -399,7 +399,8 @@ impl Feed {
 
     /// What is not known, or may be old.
     pub(super) fn notes(&self) -> Vec<String> {
-        self.faults.values().cloned().collect()
+        let texts: BTreeSet<&String> = self.faults.values().collect();
+        texts.into_iter().cloned().collect()
     }
 }
 
@@ -421,6 +422,15 @@ fn refusal(error: &watcher::Error) -> Option<bool> {
         | WatchFailed(_)
         | watcher::Error::NoResourceVersion => None,
     }
+}
+
+/// What is at the bottom of an error: those above only say who passed it on.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(below) = last.source() {
+        last = below;
+    }
+    last.to_string()
 }
 
 fn config(fields: Option<&str>, labels: Option<&str>) -> watcher::Config {
