@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{ABORT, Phase, RETRY, ReleasePlanStatus, ReleaseResult, Stage, StoredPlan, UNDO},
-    plan::{abortable, retryable, undoable},
+    plan::{Plan, abortable, retryable, undoable},
 };
 
 /// What is asked of a plan.
@@ -66,7 +66,7 @@ impl Verb {
         match self {
             Self::Abort => abort(name, status, named).map(|r| annotation(ABORT, r)),
             Self::Undo => undo(name, status, named).map(|r| annotation(UNDO, r)),
-            Self::Retry => retry(name, status, named).map(|r| annotation(RETRY, r)),
+            Self::Retry => retry(name, plan, status, named).map(|r| annotation(RETRY, r)),
             Self::Pause => Ok(paused(name, plan, true)),
             Self::Resume => Ok(paused(name, plan, false)),
         }
@@ -121,11 +121,22 @@ fn abort<'a>(
 
 fn retry<'a>(
     name: &str,
+    plan: &StoredPlan,
     status: &'a ReleasePlanStatus,
     named: Option<&'a str>,
 ) -> Result<&'a str, Refusal> {
     let known = retryable(status);
-    match (known.last(), named) {
+    let content = Plan::parse(&plan.spec).ok();
+    let content = content.as_ref().map(Plan::content);
+    // Content that has left the plan cannot be tried again.
+    let applies = |revision: &str| {
+        let refused = status.refused.iter().find(|r| r.revision == revision);
+        refused
+            .is_none_or(|r| !r.live.is_empty() || r.spec.is_none() || r.spec.as_deref() == content)
+    };
+    let mut latest = known.iter().rev();
+    let default = latest.find(|name| applies(name)).or(known.last());
+    match (default, named) {
         (Some(last), None) => Ok(last),
         (Some(_), Some(named)) if known.contains(&named) => Ok(named),
         (Some(last), Some(named)) => refusal(

@@ -57,6 +57,21 @@ fn a_retry_names_what_failed_last() {
 }
 
 #[test]
+fn a_retry_is_about_content_that_the_plan_still_asks_for() {
+    let asks = crate::plan::Plan::parse(&with(|_| {}).spec).unwrap();
+    let plan = with(|plan| {
+        rolled_back(plan);
+        plan["status"]["refused"][0]["spec"] = json!(asks.content());
+        let mut gone = plan["status"]["refused"][0].clone();
+        gone["revision"] = json!("shop-gone");
+        gone["spec"] = json!("of another time");
+        plan["status"]["refused"].as_array_mut().unwrap().push(gone);
+    });
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-cccc"]
+        .assert_eq(&sent(Verb::Retry, &plan, None));
+}
+
+#[test]
 fn an_undo_goes_to_the_revision_before_or_to_a_kept_one() {
     let plan = with(rolled_back);
     let back = "kubectl annotate --overwrite releaseplan/shop belay.dev/undo=shop-aaaa";
