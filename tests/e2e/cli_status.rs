@@ -8,6 +8,7 @@ use std::{
 };
 
 use belay::api::{Phase, Reason};
+use belay_testenv::AuditFilter;
 use serde_json::Value;
 
 use crate::{
@@ -141,6 +142,13 @@ async fn a_release_in_trouble_names_the_pod_and_what_can_be_done() {
     assert_eq!(status["kind"], "PlanStatus");
     assert_eq!(status["components"][1]["replicaSets"][0]["live"], true);
     assert_eq!(status["components"][1]["health"], "Failed");
+    let said = belay(&scene, &["status", "shop", "-o", "yaml"])
+        .await
+        .exits(0);
+    let yaml: Value = serde_saphyr::from_str(&said.stdout).unwrap();
+    assert_eq!(yaml["verdict"]["reason"], "Promoting");
+    let said = belay(&scene, &["status", "-o", "name"]).await.exits(0);
+    assert_eq!(said.stdout, "releaseplan.belay.dev/shop\n");
     let said = belay(&scene, &["status"]).await.exits(0);
     assert!(said.stdout.contains("Promoting"), "{said:#?}");
 
@@ -293,6 +301,58 @@ async fn a_watch_keeps_up_with_a_release_of_ten_components() {
     eprintln!("lag at the beginning {began:?}, at the end {ended:?}");
     let bound = Duration::from_secs(1);
     assert!(began < bound && ended < bound, "{began:?}, {ended:?}");
+    assert_eq!(watched.interrupt().await, Some(130));
+}
+
+/// Never a call for each object, and no more than the components' own pods.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_is_one_list_for_each_kind() {
+    let scene = Scene::new("status-calls").await;
+    let names = ["cart", "db", "web"];
+    for name in names {
+        scene.deployment(name, &format!("shop/{name}:1"), 2).await;
+    }
+    scene.apply(&following("shop", &names, "")).await;
+    scene.ready("shop").await;
+    belay(&scene, &["status", "shop"]).await.exits(0);
+    let calls = async |verbs: &[&str]| {
+        let filter = AuditFilter::new().user("admin").verbs(verbs.to_vec());
+        let calls = scene.audited(filter).await.into_iter();
+        let ours = calls.filter(|call| {
+            call.user_agent.starts_with("belay-cli/") && call.uri.contains("/status-calls/")
+        });
+        let mut all: Vec<String> = ours
+            .map(|call| format!("{} {}", call.verb, call.uri))
+            .collect();
+        all.sort();
+        all
+    };
+    let seen = calls(&["get", "list"]).await;
+    assert_eq!(seen.len(), 4, "{seen:#?}");
+    for part in [
+        "get /apis/belay.dev/v1alpha1/namespaces/status-calls/releaseplans/shop",
+        "list /apis/apps/v1/namespaces/status-calls/deployments?",
+        "list /apis/apps/v1/namespaces/status-calls/replicasets?",
+        "list /api/v1/namespaces/status-calls/pods?",
+    ] {
+        assert!(
+            seen.iter().any(|call| call.starts_with(part)),
+            "{part}: {seen:#?}"
+        );
+    }
+    let selected = seen
+        .iter()
+        .filter(|call| call.contains("app+in+%28cart%2Cdb%2Cweb%29"));
+    assert_eq!(selected.count(), 2, "{seen:#?}");
+
+    // A watch adds one list for each kind, however long it goes on.
+    let watched = Watched::start(&scene, &["status", "shop", "-w"]);
+    watched.line("web: 2/2 ready").await;
+    scene.deployment("web", "shop/web:2", 2).await;
+    scene.ready("shop").await;
+    watched.line("Promoting").await;
+    let all = calls(&["get", "list"]).await;
+    assert_eq!(all.len(), 4 + 1 + 4, "{all:#?}");
     assert_eq!(watched.interrupt().await, Some(130));
 }
 

@@ -271,7 +271,7 @@ impl Feed {
             }
             // The watch was too old, which it gets over by itself.
             Some(false) => return,
-            None => format!("{kind} may be out of date: {error}"),
+            None => format!("what is shown may be old: {}", innermost(error)),
         };
         self.waiting.remove(&source);
         self.faults.insert(source, text);
@@ -399,7 +399,8 @@ impl Feed {
 
     /// What is not known, or may be old.
     pub(super) fn notes(&self) -> Vec<String> {
-        self.faults.values().cloned().collect()
+        let texts: BTreeSet<&String> = self.faults.values().collect();
+        texts.into_iter().cloned().collect()
     }
 }
 
@@ -423,6 +424,15 @@ fn refusal(error: &watcher::Error) -> Option<bool> {
     }
 }
 
+/// What is at the bottom of an error: those above only say who passed it on.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(below) = last.source() {
+        last = below;
+    }
+    last.to_string()
+}
+
 fn config(fields: Option<&str>, labels: Option<&str>) -> watcher::Config {
     let mut config = watcher::Config::default();
     if let Some(fields) = fields {
@@ -432,4 +442,56 @@ fn config(fields: Option<&str>, labels: Option<&str>) -> watcher::Config {
         config = config.labels(labels);
     }
     config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(name: &str) -> PodView {
+        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "s"}})).unwrap()
+    }
+
+    fn names(kept: &Kept<PodView>) -> Vec<&str> {
+        let mut names: Vec<&str> = kept.objects.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn what_was_known_stays_until_a_watch_that_begins_again_has_told_all() {
+        let mut kept = Kept::default();
+        for event in [
+            watcher::Event::Init,
+            watcher::Event::InitApply(pod("a")),
+            watcher::Event::InitApply(pod("b")),
+        ] {
+            assert!(!kept.take(0, event));
+        }
+        assert_eq!(names(&kept), [""; 0]);
+        assert!(kept.take(0, watcher::Event::InitDone));
+        kept.take(1, watcher::Event::Apply(pod("other")));
+        assert_eq!(names(&kept), ["s/a", "s/b", "s/other"]);
+
+        kept.take(0, watcher::Event::Init);
+        kept.take(0, watcher::Event::InitApply(pod("b")));
+        assert_eq!(names(&kept), ["s/a", "s/b", "s/other"]);
+        kept.take(0, watcher::Event::InitDone);
+        assert_eq!(
+            names(&kept),
+            ["s/b", "s/other"],
+            "that of another scope stays"
+        );
+        kept.take(0, watcher::Event::Delete(pod("b")));
+        assert_eq!(names(&kept), ["s/other"]);
+    }
+
+    #[test]
+    fn one_fault_of_several_watches_is_told_once() {
+        let below = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "refused");
+        let error = watcher::Error::WatchStartFailed(kube::Error::Service(Box::new(below)));
+        assert_eq!(refusal(&error), None);
+        assert_eq!(innermost(&error), "refused");
+    }
 }

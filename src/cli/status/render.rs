@@ -75,7 +75,6 @@ pub(in crate::cli) fn tree(plan: &PlanStatus, now: Timestamp, layout: Layout) ->
     for fold in folds.into_iter().filter(|fold| *fold >= least) {
         lines = head(plan, now, layout);
         lines.extend(components(plan, now, layout, fold));
-        lines.extend(unread(plan, layout));
         if fits(&lines, layout) {
             return lines;
         }
@@ -126,6 +125,7 @@ fn head(plan: &PlanStatus, now: Timestamp, layout: Layout) -> Vec<Line> {
         .and(tone, &format!("  {}", verdict.title))
         .and(Tone::Faint, &format!(" ({})", verdict.reason));
     let mut lines = top.wrap(layout.width, &Line::default().to(2), 3);
+    lines.extend(unread(plan, layout));
     lines.extend(why(verdict, layout));
     lines.extend(pods(plan, now, layout));
     if let Some(since) = &verdict.since {
@@ -276,7 +276,8 @@ fn unread(plan: &PlanStatus, layout: Layout) -> Vec<Line> {
     notes
         .flat_map(|note| {
             let text = format!("! {note}");
-            Line::of(Tone::Waits, &text).wrap(layout.width, &Line::default().to(2), 3)
+            let line = Line::default().to(2).and(Tone::Waits, &text);
+            line.wrap(layout.width, &Line::default().to(4), 3)
         })
         .collect()
 }

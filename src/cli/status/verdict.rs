@@ -475,7 +475,7 @@ impl Facts<'_> {
             .iter()
             .any(|r| r.revision == revision && r.cause == Cause::Undone);
         let effect = if held {
-            "go back to it"
+            "release the plan's content after all"
         } else {
             "try the same again"
         };
