@@ -14,13 +14,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    api::{PLAN_NAME, PLAN_UID, WorkloadRef},
+    api::{DIGEST, PLAN_NAME, PLAN_UID, WorkloadRef},
+    config_maps::Tracked,
     fields::{FieldSet, Found, canon},
     plan::Target,
 };
 
-/// Annotation with the full digest of a revision's data.
-const DIGEST: &str = "belay.dev/digest";
 /// Total size of the templates of one revision, in bytes of JSON. The API
 /// server refuses objects of more than 1.5 MiB.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -69,6 +68,9 @@ pub struct Frozen {
     /// What stood in these fields when they were first taken.
     #[serde(default)]
     pub found: Found,
+    /// The tracked ConfigMaps with the contents that belong to the template.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config_maps: Vec<Tracked>,
 }
 
 /// Why a stored revision cannot be used.
@@ -100,7 +102,7 @@ impl RevisionData {
             .components
             .iter()
             .map(|c| {
-                json!({
+                let mut component = json!({
                     "name": c.name,
                     "workload": c.workload,
                     "partial": c.partial_digest,
@@ -108,7 +110,11 @@ impl RevisionData {
                     "fields": c.fields,
                     "carried": c.carried,
                     "found": c.found,
-                })
+                });
+                if !c.config_maps.is_empty() {
+                    component["configMaps"] = json!(c.config_maps);
+                }
+                component
             })
             .collect();
         canon::digest_json(&json!({"plan": plan_uid, "spec": self.spec, "components": components}))
@@ -229,6 +235,7 @@ mod tests {
                 fields: FieldSet::default(),
                 carried: FieldSet::default(),
                 found: Found::default(),
+                config_maps: Vec::new(),
             }],
         };
         data.named("shop", "uid")

@@ -9,7 +9,7 @@ use k8s_openapi::{
 use kube::{Api, api::DynamicObject, runtime::reflector::ObjectRef};
 use serde_json::Value;
 
-use super::{Context, ReconcileError, error::judged, revisions};
+use super::{Context, ReconcileError, config_maps, error::judged, revisions};
 use crate::{
     api::{
         ABORT, DeletionPolicy, FIELD_MANAGER, FINALIZER, RELEASE_DIGEST, RELEASE_GENERATION,
@@ -17,7 +17,7 @@ use crate::{
     },
     cluster::{Snapshot, as_stored, deployments, dry_run},
     fields::{Found, canon, managed_by},
-    machine::{self, DryRun, Observed, PlanFacts, Scope, Workload, World},
+    machine::{self, DryRun, Observed, PlanFacts, Scope, Source, Workload, World},
     plan::{Plan, Target, Violations, incumbent},
     revision::Revision,
 };
@@ -35,6 +35,7 @@ pub(super) async fn observe(
     stored: &StoredPlan,
     parsed: Result<&Plan, &Violations>,
     status: &ReleasePlanStatus,
+    sources: BTreeMap<String, Source>,
 ) -> Result<World, ReconcileError> {
     let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
     let facts = facts(ctx, stored, parsed).await?;
@@ -59,11 +60,17 @@ pub(super) async fn observe(
     watch(ctx, stored, &facts.uid, &scope, &mut live, needs.pods);
     let revisions: BTreeMap<String, Arc<Revision>> =
         loaded.into_iter().map(|r| (r.name.clone(), r)).collect();
+    let resting = status.release.is_none();
+    let snapshots = if resting && !needs.dry_run.contains(&true) && revisions.is_empty() {
+        BTreeMap::new()
+    } else {
+        let wanted = machine::snapshots(&scope, revisions.values().map(AsRef::as_ref));
+        config_maps::kept(ctx, namespace, &facts.uid, &wanted).await?
+    };
     let stable = status
         .stable_revision
         .as_ref()
         .and_then(|name| revisions.get(name));
-    let resting = status.release.is_none();
     let tries = scope
         .iter()
         .zip(&mut live)
@@ -91,6 +98,8 @@ pub(super) async fn observe(
         components,
         revisions,
         known,
+        config_maps: sources,
+        snapshots,
     })
 }
 
@@ -167,7 +176,8 @@ async fn facts(
         release_generation: stored
             .annotation(RELEASE_GENERATION)
             .filter(|_| {
-                parsed.is_ok_and(|plan| stored.annotation(RELEASE_DIGEST) == Some(plan.content()))
+                parsed
+                    .is_ok_and(|plan| stored.annotation(RELEASE_DIGEST) == Some(plan.spec_digest()))
             })
             .and_then(|number| number.parse().ok()),
         requested_by: stored.annotation(REQUESTED_BY).map(str::to_owned),

@@ -1,4 +1,4 @@
-//! Deletes revisions whose plan is gone: somebody took the finalizer off by
+//! Deletes revisions and snapshots whose plan is gone: somebody took the finalizer off by
 //! hand, or the operator was away for good when the plan went.
 
 use std::{collections::HashSet, time::Duration};
@@ -9,7 +9,7 @@ use kube::{
     api::{DeleteParams, ListParams, PartialObjectMeta},
 };
 
-use super::Context;
+use super::{Context, config_maps::Snapshot, snapshots};
 use crate::api::PLAN_UID;
 
 /// Younger ones are left alone: their plan may not be known here yet.
@@ -30,13 +30,9 @@ pub(super) async fn sweep(ctx: &Context) {
             return tracing::warn!(%error, "revisions of plans that are gone were not looked for");
         }
     };
-    let plans: HashSet<String> = ctx
-        .plans
-        .state()
-        .iter()
-        .filter_map(|plan| plan.uid())
-        .collect();
+    let plans = known(ctx);
     let now = ctx.clock.now();
+    orphaned(ctx, now).await;
     for revision in listed
         .iter()
         .filter(|revision| is_orphan(revision, &plans, now))
@@ -55,16 +51,48 @@ pub(super) async fn sweep(ctx: &Context) {
     }
 }
 
+/// Uids of the plans that there are.
+fn known(ctx: &Context) -> HashSet<String> {
+    let plans = ctx.plans.state();
+    plans.iter().filter_map(|plan| plan.uid()).collect()
+}
+
+fn is_old(created: Timestamp, now: Timestamp) -> bool {
+    Duration::try_from(now.duration_since(created)).is_ok_and(|age| age >= AGE)
+}
+
+/// Takes away snapshots of plans that are gone, and hands over those in use.
+async fn orphaned(ctx: &Context, now: Timestamp) {
+    if ctx.config_maps.listed().await.is_err() {
+        return tracing::warn!("snapshots of plans that are gone were not looked for");
+    }
+    let unowned = |snapshot: &Snapshot| {
+        let created = snapshot.meta.creation_timestamp.as_ref();
+        snapshot.meta.owner_references.is_none() && created.is_some_and(|at| is_old(at.0, now))
+    };
+    let mut orphans = ctx.config_maps.snapshots(unowned);
+    let plans = known(ctx);
+    orphans.retain(|orphan| !plans.contains(&orphan.plan_uid));
+    let namespaces: HashSet<&String> = orphans.iter().map(|orphan| &orphan.namespace).collect();
+    for namespace in namespaces {
+        let here = orphans
+            .iter()
+            .filter(|orphan| orphan.namespace == *namespace);
+        let here: Vec<_> = here.cloned().collect();
+        if let Err(error) = snapshots::part(ctx, namespace, &here).await {
+            tracing::warn!(%error, %namespace, "snapshots of plans that are gone were not taken away");
+        }
+    }
+}
+
 fn is_orphan(
     revision: &PartialObjectMeta<ControllerRevision>,
     plans: &HashSet<String>,
     now: Timestamp,
 ) -> bool {
     let plan = revision.labels().get(PLAN_UID);
-    let age = revision
-        .creation_timestamp()
-        .and_then(|created| Duration::try_from(now.duration_since(created.0)).ok());
-    plan.is_some_and(|uid| !plans.contains(uid)) && age.is_some_and(|age| age >= AGE)
+    let created = revision.creation_timestamp();
+    plan.is_some_and(|uid| !plans.contains(uid)) && created.is_some_and(|at| is_old(at.0, now))
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    DryRun, adopt,
+    Action, DryRun, adopt,
     context::{Context, View},
     needs::found,
+    snapshots,
 };
 use crate::{
     api::Reason,
@@ -37,6 +38,8 @@ pub(super) struct Desired {
     pub(super) content: String,
     /// Digest of the spec's content that is part of it.
     pub(super) spec: String,
+    /// Snapshots that have to be stored before any of it may be written.
+    pub(super) keep: Vec<Action>,
 }
 
 impl Desired {
@@ -119,10 +122,12 @@ fn collect<'a>(
 ) -> Result<Desired, Obstacle> {
     let mut frozen = Vec::new();
     let mut changes = Vec::new();
+    let mut keep = Vec::new();
     let mut faults: Vec<(Reason, String)> = Vec::new();
     for view in ctx.components() {
-        match of(view) {
-            Ok(wanted) => {
+        match of(view).and_then(|wanted| kept(ctx, wanted)) {
+            Ok((wanted, create)) => {
+                keep.extend(create);
                 changes.push(change(ctx, view, &wanted));
                 frozen.push(wanted);
             }
@@ -147,6 +152,7 @@ fn collect<'a>(
         changes,
         content,
         spec,
+        keep,
     };
     match adopt::too_large(&desired.data()) {
         None => Ok(desired),
@@ -157,13 +163,20 @@ fn collect<'a>(
     }
 }
 
-/// Names the workloads that do not exist.
+/// What is wanted, if the contents that belong to it are kept or can be, and
+/// what has to be done for that.
+fn kept(ctx: &Context<'_>, wanted: Frozen) -> Result<(Frozen, Vec<Action>), Obstacle> {
+    let create = snapshots::secure(ctx, &wanted.config_maps)?;
+    Ok((wanted, create))
+}
+
+/// Names the workloads and the ConfigMaps that do not exist.
 pub(super) fn missing(ctx: &Context<'_>) -> Option<String> {
-    let names: Vec<String> = ctx
+    let workloads = ctx
         .components()
         .filter(|c| c.observed.workload.is_none())
-        .map(|c| c.scope.target.to_string())
-        .collect();
+        .map(|c| c.scope.target.to_string());
+    let names: Vec<String> = workloads.chain(snapshots::missing(ctx)).collect();
     (!names.is_empty()).then(|| format!("waiting for {} to exist", names.join(", ")))
 }
 
@@ -226,6 +239,7 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         fields,
         carried: FieldSet::default(),
         found,
+        config_maps: view.scope.tracked.clone(),
     };
     let Some(workload) = &view.observed.workload else {
         return Err(Obstacle {
@@ -252,12 +266,16 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         // The stable values hold in the plan's own fields, whatever somebody
         // put there meanwhile; what surrounds them is as it was left.
         let template = put_back(&workload.template, &stable.template, &stable.fields);
-        return Ok(frozen(
+        let frozen = frozen(
             stable.partial_digest.clone(),
             template,
             stable.fields.clone(),
             found,
-        ));
+        );
+        return Ok(Frozen {
+            config_maps: stable.config_maps.clone(),
+            ..frozen
+        });
     }
     let fault = |reason, text: &str| {
         Err(Obstacle {

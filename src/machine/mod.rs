@@ -20,6 +20,7 @@ mod restore;
 mod rollout;
 mod scope;
 mod settle;
+mod snapshots;
 mod stable;
 mod stopped;
 mod types;
@@ -27,9 +28,10 @@ mod types;
 pub use context::step;
 pub use needs::{Needs, found, needs};
 pub use scope::{Scope, scope};
+pub use snapshots::{digests, snapshots, sources};
 pub use types::{
     Action, Decision, DryRun, EventNote, Input, Known, NewPods, Observed, PlanFacts, PodFault,
-    TemplateWrite, Workload, World,
+    Source, TemplateWrite, Workload, World,
 };
 
 #[cfg(test)]

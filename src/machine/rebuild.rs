@@ -48,6 +48,7 @@ pub(super) fn run(ctx: &mut Context<'_>) -> bool {
             kind: ReleaseKind::Content,
             revision: Some(stable.revision.name.clone()),
             requested_by: None,
+            changes: Vec::new(),
             from: None,
             unproven: false,
             started_at: at.clone(),

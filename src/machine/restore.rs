@@ -6,10 +6,12 @@ use std::time::Duration;
 use super::{
     Action, Workload, adopt, commands,
     context::{Context, View, cut, is_at, is_complete},
+    desired::Obstacle,
     judge,
     records::{prune, record},
     report,
     rollout::{narrow, reset},
+    snapshots,
     stable::{self, may_write},
     stopped,
 };
@@ -165,6 +167,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     let mut waiting = Vec::new();
     let mut contended = None;
     let mut refused = None;
+    let mut lost: Option<Obstacle> = None;
     let mut late = false;
     for index in backwards(ctx) {
         let Some(scope) = ctx.scope.get(index).cloned() else {
@@ -217,6 +220,10 @@ pub(super) fn run(ctx: &mut Context<'_>) {
                 ));
                 continue;
             }
+            if let Err(obstacle) = snapshots::store(ctx, &frozen.config_maps) {
+                lost.get_or_insert(obstacle);
+                continue;
+            }
             if let Some(text) = back(ctx, view, workload, frozen, &touched) {
                 contended.get_or_insert(text);
             }
@@ -249,9 +256,13 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     if waiting.is_empty() {
         return finish(ctx, stable);
     }
-    let stuck = late || contended.is_some() || refused.is_some();
+    let stuck = late || contended.is_some() || refused.is_some() || lost.is_some();
     if stuck && newer_spec(ctx) && !ctx.input.world.plan.deleting {
         return supersede(ctx);
+    }
+    if let Some(obstacle) = lost {
+        let text = format!("{}; all others went back", obstacle.message);
+        return report::stalled(ctx, obstacle.reason, &text);
     }
     if let Some(text) = refused {
         let text =
@@ -308,7 +319,10 @@ fn newer_spec(ctx: &Context<'_>) -> bool {
     let known = |revision: Option<&Revision>| {
         revision.is_some_and(|revision| revision.data.spec == plan.content())
     };
-    !ctx.spec_refused(plan) && !known(ctx.target()) && !known(ctx.stable())
+    snapshots::is_resolved(ctx)
+        && !ctx.spec_refused(plan)
+        && !known(ctx.target())
+        && !known(ctx.stable())
 }
 
 /// Leaves a rollback that does not come to its end for newer content.

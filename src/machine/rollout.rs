@@ -8,7 +8,7 @@ use super::{
     context::{Context, View, is_at, is_complete},
     judge,
     records::{prune, record},
-    report, restore,
+    report, restore, snapshots,
     stable::{self, may_write, numbers},
     stopped,
     types::TemplateWrite,
@@ -365,6 +365,15 @@ fn promote(
             .get_or_insert((Reason::Contended, stable::managers(view, workload)));
         return;
     }
+    if let Err(obstacle) = snapshots::store(ctx, &frozen.config_maps) {
+        pass.failure.get_or_insert(Failure {
+            component: Some(view.scope.name.clone()),
+            cause: Cause::SnapshotLost,
+            message: obstacle.message,
+            at: ctx.micros(),
+        });
+        return;
+    }
     if let Some(component) = ctx.component(view.index) {
         component.state = Some(ComponentState::Updating);
     }
@@ -400,8 +409,11 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
     } else {
         Some(plan.content().to_owned())
     };
-    // Another set of components waits for the end of the release.
-    let edited = spec.as_ref() != Some(&target.data.spec) && !ctx.set_changed(plan);
+    // Another set of components waits for the end of the release,
+    // as does one whose contents are not known.
+    let edited = spec.as_ref() != Some(&target.data.spec)
+        && !ctx.set_changed(plan)
+        && snapshots::is_resolved(ctx);
     let stable = ctx.stable();
     let live: Vec<String> = ctx
         .components()

@@ -2,6 +2,7 @@
 
 use crate::{
     api::ReleasePlanStatus,
+    config_maps::Tracked,
     plan::{ComponentPlan, Plan, Target},
 };
 use serde_json::Value;
@@ -17,6 +18,10 @@ pub struct Scope {
     pub template: Option<Value>,
     /// Digest of the partial template.
     pub template_digest: Option<String>,
+    /// ConfigMaps whose contents belong to it.
+    pub config_maps: Vec<String>,
+    /// The same with their contents, as far as these are known.
+    pub tracked: Vec<Tracked>,
     /// Indices of the components before it.
     pub after: Vec<usize>,
     /// Whether it left the plan and is only let go.
@@ -30,6 +35,8 @@ impl From<&ComponentPlan> for Scope {
             target: component.target.clone(),
             template: component.template.clone(),
             template_digest: component.template_digest.clone(),
+            config_maps: component.config_maps.clone(),
+            tracked: component.tracked.clone(),
             after: component.after.clone(),
             leaving: false,
         }
@@ -47,6 +54,8 @@ pub fn scope(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Scope> {
             target: Target::from_ref(&c.workload)?,
             template: None,
             template_digest: None,
+            config_maps: Vec::new(),
+            tracked: Vec::new(),
             after: Vec::new(),
             leaving: true,
         })

@@ -192,6 +192,10 @@ fn prepare(ctx: &mut Context<'_>, desired: &Desired) {
     release.applied.retain(|applied| *applied != name);
     release.applied.push(name.clone());
     let number = release.number;
+    // Contents first: whatever names a snapshot finds it.
+    for action in desired.keep.clone() {
+        ctx.act_once(action);
+    }
     ctx.act(Action::CreateRevision {
         revision: Box::new(revision),
         number,

@@ -8,13 +8,14 @@ use k8s_openapi::jiff::Timestamp;
 use super::{
     Action, Workload, adopt,
     context::{Context, View, is_at, is_complete},
-    desired::{Change, Desired, desired},
+    desired::{Change, Desired, Obstacle, desired},
     needs::is_news,
-    report, settle,
+    report, settle, snapshots,
     types::{DryRun, TemplateWrite},
 };
 use crate::{
     api::{Cause, ComponentState, ComponentStatus, Phase, Reason, ReleaseResult},
+    config_maps::Tracked,
     fields::{FieldSet, canon, put_back},
     plan::Plan,
     revision::{Frozen, Revision},
@@ -32,6 +33,9 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         || ctx.scope.len() != ctx.status.components.len();
     if let Some(text) = super::desired::missing(ctx) {
         return report::progressing(ctx, Reason::TargetsMissing, &text);
+    }
+    if let Some(text) = snapshots::too_large(ctx) {
+        return report::stalled(ctx, Reason::ConfigMapRefused, &text);
     }
     if !news {
         prove(ctx);
@@ -71,6 +75,9 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         return report::stalled(ctx, Reason::TemplateRefused, &text);
     }
     let reasserted = reassert(ctx, plan, stable, &desired);
+    if let Some(obstacle) = reasserted.lost {
+        return obstructed(ctx, obstacle.reason, &obstacle.message);
+    }
     if let Some(text) = reasserted.contended {
         return report::stalled(ctx, Reason::Contended, &text);
     }
@@ -172,7 +179,15 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         return report::progressing(ctx, Reason::Settling, text);
     }
     report::judged(ctx);
-    report::ready(ctx, &format!("{revision} is released and healthy"));
+    let gone = ctx.status.config_maps.iter().filter(|c| c.missing);
+    let gone: Vec<&str> = gone.map(|c| c.name.as_str()).collect();
+    let gone = if gone.is_empty() {
+        String::new()
+    } else {
+        let gone = gone.join(" and ");
+        format!("; configmap {gone} was deleted, and the contents that it had stay in use")
+    };
+    report::ready(ctx, &format!("{revision} is released and healthy{gone}"));
 }
 
 /// Something stands in the way of knowing what is wanted. Nothing has been
@@ -201,6 +216,8 @@ fn begin(ctx: &mut Context<'_>, plan: &Plan, desired: &Desired) {
 struct Reasserted {
     wrote: bool,
     contended: Option<String>,
+    /// Contents that the templates count on are not kept.
+    lost: Option<Obstacle>,
 }
 
 /// Sets the plan's fields again where somebody took them, and takes those that
@@ -213,7 +230,7 @@ fn reassert(
     desired: &Desired,
 ) -> Reasserted {
     let refused = ctx.spec_refused(plan);
-    let mut due: Vec<(usize, Action, bool, String, String)> = Vec::new();
+    let mut due: Vec<(usize, Action, bool, String, String, &[Tracked])> = Vec::new();
     for (view, (wanted, change)) in ctx
         .components()
         .zip(desired.frozen.iter().zip(&desired.changes))
@@ -224,6 +241,7 @@ fn reassert(
         let Some(frozen) = stable.data.of(&view.scope.target) else {
             continue;
         };
+        let keep = frozen.config_maps.as_slice();
         if let Some((action, fight)) =
             correction(ctx, view, workload, frozen, wanted, *change, refused)
         {
@@ -232,14 +250,27 @@ fn reassert(
                 writer(workload),
                 view.scope.target
             );
-            due.push((view.index, action, fight, managers(view, workload), text));
+            due.push((
+                view.index,
+                action,
+                fight,
+                managers(view, workload),
+                text,
+                keep,
+            ));
         }
     }
     let mut outcome = Reasserted {
         wrote: false,
         contended: None,
+        lost: None,
     };
-    for (index, action, fight, who, text) in due {
+    for (index, action, fight, who, text, keep) in due {
+        let own = matches!(action, Action::Own { .. });
+        if !own && let Err(obstacle) = snapshots::store(ctx, keep) {
+            outcome.lost.get_or_insert(obstacle);
+            continue;
+        }
         if fight && !may_write(ctx, index, REASSERTIONS) {
             outcome.contended.get_or_insert(who);
             ctx.wake_in(CONTENTION_WINDOW);
@@ -326,6 +357,9 @@ fn rotate(ctx: &mut Context<'_>, desired: &Desired, stable: &Revision) -> bool {
         return false;
     }
     let number = ctx.status.history.last().map_or(0, |record| record.number);
+    for action in desired.keep.clone() {
+        ctx.act_once(action);
+    }
     ctx.status.stable_revision = Some(revision.name.clone());
     ctx.act(Action::CreateRevision {
         revision: Box::new(revision),

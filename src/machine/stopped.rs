@@ -9,6 +9,7 @@ use super::{
     records::record,
     report, restore,
     rollout::reset,
+    snapshots,
 };
 use crate::{
     api::{
@@ -118,7 +119,9 @@ pub(super) fn run(ctx: &mut Context<'_>) {
 /// moved have their stable ones again.
 fn news(ctx: &Context<'_>, plan: &Plan) -> (bool, bool, bool) {
     let stopped = ctx.release().map(|release| release.content.clone());
-    let edited = stopped.as_deref() != Some(plan.content()) && !ctx.set_changed(plan);
+    let edited = stopped.as_deref() != Some(plan.content())
+        && !ctx.set_changed(plan)
+        && snapshots::is_resolved(ctx);
     let applied = ctx.release().map(|r| r.applied.clone()).unwrap_or_default();
     let mut live = false;
     let mut moved = false;

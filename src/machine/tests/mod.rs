@@ -7,6 +7,7 @@ mod sim;
 
 mod baseline;
 mod commands;
+mod configuration;
 mod deletion;
 mod failure;
 mod frozen;

@@ -1,6 +1,8 @@
 //! Whatever happens in whatever order: every decision keeps the invariants, and
 //! when it stops happening the plan comes to an end.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -32,6 +34,9 @@ enum Event {
     Variable(usize, Option<bool>),
     /// Somebody sets an image on a Deployment.
     SetImage(usize, usize),
+    /// Somebody edits the ConfigMap, or deletes it.
+    Configure(Option<u8>),
+    Unreadable(bool),
     Restart(usize, u8),
     Scale(usize, i32),
     Pause(bool),
@@ -60,6 +65,8 @@ fn event() -> impl Strategy<Value = Event> {
         4 => (0..2_usize, 0..IMAGES.len()).prop_map(|(n, i)| Event::Want(n, i)),
         2 => (0..2_usize, any::<Option<bool>>()).prop_map(|(n, v)| Event::Variable(n, v)),
         3 => (name.clone(), 0..IMAGES.len() - 1).prop_map(|(n, i)| Event::SetImage(n, i)),
+        3 => prop::option::weighted(0.8, 0..4_u8).prop_map(Event::Configure),
+        1 => any::<bool>().prop_map(Event::Unreadable),
         1 => (name.clone(), 0..3_u8).prop_map(|(n, at)| Event::Restart(n, at)),
         1 => (name.clone(), 0..4).prop_map(|(n, to)| Event::Scale(n, to)),
         1 => any::<bool>().prop_map(Event::Pause),
@@ -80,17 +87,20 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 fn start() -> Sim {
-    let mut cart = component("cart", "cart:1");
+    let mut cart = configured("cart", "cart:1", "settings");
     cart["after"] = json!(["db"]);
     let spec = json!({
         "components": [component("db", "db:1"), cart, followed("web")],
         "progressDeadline": "30s",
         "bakeTime": "5s",
     });
-    let mut sim = Sim::settled(
+    let mut sim = Sim::new(
         spec,
         &[("db", "db:1"), ("cart", "cart:1"), ("web", "web:1")],
     );
+    sim.configure("settings", "text 0");
+    sim.run(60);
+    assert!(sim.ready());
     sim.checked = true;
     sim
 }
@@ -109,6 +119,15 @@ fn happen(sim: &mut Sim, event: &Event) {
         Event::SetImage(n, i) => {
             let image = format!("{}:{}", NAMES[*n], IMAGES[*i]);
             on(sim, *n, |deployment| deployment.set_image(&image));
+        }
+        Event::Configure(Some(text)) => sim.configure("settings", &format!("text {text}")),
+        Event::Configure(None) => {
+            sim.config_maps.clear();
+            sim.dirty = true;
+        }
+        Event::Unreadable(unreadable) => {
+            sim.unreadable = *unreadable;
+            sim.dirty = true;
         }
         Event::Restart(n, at) => on(sim, *n, |d| d.restart(&at.to_string())),
         Event::Scale(n, to) => on(sim, *n, |d| d.replicas = *to),
@@ -174,6 +193,9 @@ fn heal(sim: &mut Sim) {
     sim.crash_at = None;
     sim.stale = None;
     sim.incumbents.clear();
+    sim.unreadable = false;
+    let text = sim.config_maps.get("settings").cloned();
+    sim.configure("settings", &text.unwrap_or_else(|| "text 0".to_owned()));
     for name in NAMES {
         let image = format!("{name}:1");
         let uid = format!("uid-{name}-{}", sim.writes);
@@ -226,6 +248,8 @@ proptest! {
             prop_assert_eq!(sim.image(name), format!("{name}:9"));
         }
         prop_assert!(!sim.deployments["web"].marked());
+        let text = sim.config_maps["settings"].clone();
+        prop_assert_eq!(sim.configuration("cart"), [Some(text.as_str())]);
 
         sim.delete();
         sim.run(5);
@@ -250,5 +274,7 @@ proptest! {
         prop_assert!(sim.gone, "from {stable:?}: {:#?}", sim.status);
         prop_assert!(sim.deployments.values().all(|d| !d.marked()));
         prop_assert!(sim.revisions.is_empty());
+        let named: BTreeSet<String> = sim.deployments.values().flat_map(Deployment::named).collect();
+        prop_assert!(sim.snapshots.keys().all(|name| named.contains(name)));
     }
 }

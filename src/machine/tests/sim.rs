@@ -1,7 +1,10 @@
 //! A cluster, a plan in it and the controller's loop, all in memory and with a
 //! clock that only the test moves.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -12,10 +15,11 @@ use crate::{
         ABORT, ConditionType, DeletionPolicy, Phase, RETRY, Reason, ReleasePlanStatus,
         ReleaseRecord, ReleaseResult, UNDO,
     },
+    config_maps::{Contents, Kept, Tracked, names},
     fields::{carry, get, graft},
     machine::{
-        Action, Decision, DryRun, EventNote, Input, Known, Observed, PlanFacts, Scope, Workload,
-        World, found, needs, scope, step,
+        Action, Decision, DryRun, EventNote, Input, Known, Observed, PlanFacts, Scope, Source,
+        Workload, World, digests, found, needs, scope, snapshots, sources, step,
     },
     plan::{Plan, Target, Violations, missing_containers},
     revision::Revision,
@@ -45,6 +49,12 @@ pub(super) struct Sim {
     pub(super) deployments: BTreeMap<String, Deployment>,
     pub(super) incumbents: BTreeMap<String, String>,
     pub(super) revisions: BTreeMap<String, Revision>,
+    /// The users' ConfigMaps: contents by name.
+    pub(super) config_maps: BTreeMap<String, String>,
+    /// Snapshots that are stored: contents by name.
+    pub(super) snapshots: BTreeMap<String, String>,
+    /// ConfigMaps cannot be read.
+    pub(super) unreadable: bool,
     /// Numbers that the revisions were stored with.
     numbers: BTreeMap<String, i64>,
     pub(super) events: Vec<EventNote>,
@@ -114,6 +124,9 @@ impl Sim {
                 .collect(),
             incumbents: BTreeMap::new(),
             revisions: BTreeMap::new(),
+            config_maps: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            unreadable: false,
             numbers: BTreeMap::new(),
             events: Vec::new(),
             journal: Vec::new(),
@@ -184,11 +197,50 @@ impl Sim {
     }
 
     pub(super) fn scope(&self) -> Vec<Scope> {
-        scope(self.plan.as_ref().ok(), &self.status)
+        scope(self.parsed().as_ref().ok(), &self.status)
     }
 
-    pub(super) fn parsed(&self) -> Result<&Plan, &Violations> {
-        self.plan.as_ref()
+    /// The plan with the contents of its ConfigMaps.
+    pub(super) fn parsed(&self) -> Result<Plan, Violations> {
+        let plan = self.plan.as_ref().map_err(Clone::clone)?;
+        let digests = digests(&self.status, &self.sources());
+        Ok(plan.resolved(&self.facts.uid, &digests))
+    }
+
+    fn sources(&self) -> BTreeMap<String, Source> {
+        let names = sources(self.plan.as_ref().ok(), &self.status).into_iter();
+        let read = |name: &String| match self.config_maps.get(name) {
+            _ if self.unreadable => Source {
+                unknown: true,
+                ..Source::default()
+            },
+            None => Source::default(),
+            Some(text) => Source {
+                digest: Some(contents(text).digest()),
+                bytes: text.len(),
+                uid: format!("uid-{name}"),
+                ..Source::default()
+            },
+        };
+        names.map(|name| (name.clone(), read(&name))).collect()
+    }
+
+    /// A user's edit of a ConfigMap.
+    pub(super) fn configure(&mut self, name: &str, text: &str) {
+        self.config_maps.insert(name.to_owned(), text.to_owned());
+        self.dirty = true;
+    }
+
+    /// What the pods of a Deployment read where they name a ConfigMap, by its
+    /// live template; none if there is nothing of that name.
+    pub(super) fn configuration(&self, deployment: &str) -> Vec<Option<&str>> {
+        let named = names(&self.deployments[deployment].template).into_iter();
+        let read = |name| {
+            self.snapshots
+                .get(&name)
+                .or_else(|| self.config_maps.get(&name))
+        };
+        named.map(|name| read(name).map(String::as_str)).collect()
     }
 
     /// What a pass reads.
@@ -202,6 +254,7 @@ impl Sim {
                 .collect()
         };
         let facts = self.facts.clone();
+        let config_maps = self.sources();
         let needs = needs(&scope, &read(false), &self.status, &facts);
         let revisions: BTreeMap<String, std::sync::Arc<Revision>> = needs
             .revisions
@@ -236,14 +289,27 @@ impl Sim {
         World {
             plan: facts,
             components,
-            revisions,
             known,
+            snapshots: snapshots(&scope, revisions.values().map(AsRef::as_ref))
+                .into_iter()
+                .map(|tracked| (tracked.snapshot.clone(), self.kept(&tracked)))
+                .collect(),
+            revisions,
+            config_maps,
+        }
+    }
+
+    fn kept(&self, tracked: &Tracked) -> Kept {
+        match self.snapshots.get(&tracked.snapshot) {
+            None => Kept::Missing,
+            Some(text) if contents(text).digest() == tracked.digest => Kept::Whole,
+            Some(_) => Kept::Damaged,
         }
     }
 
     pub(super) fn decide(&self, world: &World) -> Decision {
         step(&Input {
-            plan: self.plan.as_ref(),
+            plan: self.parsed().as_ref(),
             status: &self.status,
             world,
             now: self.now,
@@ -332,10 +398,25 @@ impl Sim {
                         .entry(revision.name.clone())
                         .or_insert_with(|| revision.as_ref().clone());
                 }
+                Action::CreateSnapshot { tracked } => {
+                    let text = self.config_maps.get(&tracked.name);
+                    let text = text.filter(|text| contents(text).digest() == tracked.digest);
+                    let text = text.filter(|_| !self.unreadable).ok_or(Stop::Conflict)?;
+                    let entry = self.snapshots.entry(tracked.snapshot.clone());
+                    entry.or_insert_with(|| text.clone());
+                }
                 Action::PruneRevisions { keep } => {
                     self.revisions.retain(|name, _| keep.contains(name));
+                    let frozen = self.revisions.values().flat_map(|r| &r.data.components);
+                    let kept = frozen.flat_map(|f| &f.config_maps);
+                    let mut kept: BTreeSet<String> = kept.map(|t| t.snapshot.clone()).collect();
+                    for deployment in self.deployments.values() {
+                        kept.extend(deployment.named());
+                    }
+                    self.snapshots.retain(|name, _| kept.contains(name));
                 }
                 Action::Apply { write } => {
+                    self.assert_kept(&write.template);
                     let image = write.template.to_string();
                     let deployment =
                         self.writable(&write.target, &write.uid, Some(&write.resource_version))?;
@@ -347,6 +428,7 @@ impl Sim {
                     self.journal.push(("apply", write.target.name.clone()));
                 }
                 Action::Replace { write } => {
+                    self.assert_kept(&write.template);
                     self.writable(&write.target, &write.uid, Some(&write.resource_version))?
                         .replace(&write.template);
                     self.journal.push(("replace", write.target.name.clone()));
@@ -363,6 +445,18 @@ impl Sim {
             self.dirty = true;
         }
         Ok(())
+    }
+
+    /// No template ever names a snapshot that does not exist.
+    fn assert_kept(&self, template: &Value) {
+        let named = names(template);
+        let frozen = self.revisions.values().flat_map(|r| &r.data.components);
+        for tracked in frozen.flat_map(|frozen| &frozen.config_maps) {
+            assert!(
+                !named.contains(&tracked.snapshot) || self.kept(tracked) == Kept::Whole,
+                "a template names {tracked:?}, which is not kept"
+            );
+        }
     }
 
     fn writable(
@@ -479,6 +573,23 @@ impl Sim {
             .filter(|(what, on)| *what != "own" && on == name)
             .count()
     }
+}
+
+/// Contents of a ConfigMap with one key.
+pub(super) fn contents(text: &str) -> Contents {
+    Contents {
+        data: [("settings".to_owned(), text.to_owned())].into(),
+        ..Contents::default()
+    }
+}
+
+/// A templated component that tracks a ConfigMap and reads it as a volume.
+pub(super) fn configured(name: &str, image: &str, config_map: &str) -> Value {
+    let mut component = component(name, image);
+    component["configMaps"] = json!([config_map]);
+    component["template"]["spec"]["volumes"] =
+        json!([{"name": "config", "configMap": {"name": config_map}}]);
+    component
 }
 
 fn dry_run(
