@@ -157,9 +157,13 @@ fn seal(data: &Value, plan_uid: &str) -> String {
 }
 
 impl Frozen {
-    /// All fields that releasing this writes.
+    /// All fields that the plan writes when this is released. A followed
+    /// template is written as a whole, whatever is owned of it.
     #[must_use]
     pub fn touched(&self) -> FieldSet {
+        if self.partial_digest.is_none() {
+            return FieldSet::default();
+        }
         self.fields.union(&self.carried)
     }
 }

@@ -142,6 +142,10 @@ pub struct ComponentStatus {
     /// Digest of the partial template that was judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial_digest: Option<String>,
+    /// Digest of the contents of a followed workload's ConfigMaps that was
+    /// judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_digest: Option<String>,
     /// Digest of the live template that was judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_digest: Option<String>,

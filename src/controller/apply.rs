@@ -65,6 +65,11 @@ async fn carry_out(
             create_revision(ctx, plan, revision, *number).await
         }
         Action::CreateSnapshot { tracked } => snapshots::create(ctx, plan, tracked).await,
+        Action::WriteContents {
+            tracked,
+            uid,
+            resource_version,
+        } => snapshots::write_back(ctx, plan, tracked, uid, resource_version).await,
         Action::PruneRevisions { keep } => {
             prune_revisions(ctx, plan, keep).await?;
             snapshots::collect(ctx, plan, keep.is_empty()).await

@@ -12,7 +12,7 @@ use k8s_openapi::{
         apps::v1::{ControllerRevision, Deployment, ReplicaSet},
         core::v1::{ConfigMap, Pod},
     },
-    apimachinery::pkg::apis::meta::v1::OwnerReference,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
 use kube::{
     Api, Resource, ResourceExt as _,
@@ -26,7 +26,7 @@ use super::{
     config_maps::{Snapshot, get},
 };
 use crate::{
-    api::{PLAN_UID, StoredPlan},
+    api::{FIELD_MANAGER, PLAN_UID, StoredPlan},
     config_maps::{Contents, Kept, Tracked, judge, names, snapshot_object},
     revision::Revision,
 };
@@ -70,6 +70,68 @@ pub(super) async fn create(
             let doing = format!("store configmap {namespace}/{}", tracked.snapshot);
             Err(ReconcileError::api(doing)(error))
         }
+    }
+}
+
+/// Writes the contents that a snapshot holds back into the ConfigMap that they
+/// came from, as long as that is what it was when this was decided.
+pub(super) async fn write_back(
+    ctx: &Context,
+    plan: &StoredPlan,
+    tracked: &Tracked,
+    uid: &str,
+    resource_version: &str,
+) -> Result<(), ReconcileError> {
+    let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
+    let plan_uid = plan.metadata.uid.as_deref().unwrap_or_default();
+    let Tracked { name, snapshot, .. } = tracked;
+    let conflict = |name: &str| ReconcileError::Conflict {
+        what: format!("configmap {namespace}/{name}"),
+    };
+    let stored = get(ctx, namespace, snapshot).await?;
+    if judge(stored.as_ref(), &tracked.digest, plan_uid) != Kept::Whole {
+        return Err(conflict(snapshot));
+    }
+    let contents = stored.as_ref().map(Contents::of).unwrap_or_default();
+    let api = Api::<ConfigMap>::namespaced(ctx.client.clone(), namespace);
+    let doing = format!("write the contents of configmap {namespace}/{name}");
+    let written = if uid.is_empty() {
+        let object = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                ..ObjectMeta::default()
+            },
+            data: Some(contents.data),
+            binary_data: Some(contents.binary_data),
+            ..ConfigMap::default()
+        };
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        api.create(&params, &object).await
+    } else {
+        let operations = json!([
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version},
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "add", "path": "/data", "value": contents.data},
+            {"op": "add", "path": "/binaryData", "value": contents.binary_data},
+        ]);
+        let patch = serde_json::from_value(operations).map(Patch::<()>::Json);
+        let patch = patch.map_err(|error| ReconcileError::Api {
+            doing: doing.clone(),
+            source: Box::new(kube::Error::SerdeError(error)),
+        })?;
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        api.patch(name, &params, &patch).await
+    };
+    match written {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Err(conflict(name)),
+        Err(error) => Err(ReconcileError::api(doing)(error)),
     }
 }
 

@@ -196,6 +196,7 @@ impl<'a> Context<'a> {
             action,
             Action::CreateRevision { .. }
                 | Action::CreateSnapshot { .. }
+                | Action::WriteContents { .. }
                 | Action::Apply { .. }
                 | Action::Replace { .. }
         );
@@ -220,8 +221,12 @@ impl<'a> Context<'a> {
 
     /// Takes back the writes of templates that were decided in this pass.
     pub(super) fn discard_writes(&mut self) {
-        let template =
-            |action: &Action| matches!(action, Action::Apply { .. } | Action::Replace { .. });
+        let template = |action: &Action| {
+            matches!(
+                action,
+                Action::Apply { .. } | Action::Replace { .. } | Action::WriteContents { .. }
+            )
+        };
         self.actions.retain(|action| !template(action));
     }
 

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Action, DryRun, adopt,
+    Action, DryRun, adopt, contents,
     context::{Context, View},
     needs::found,
     snapshots,
@@ -34,6 +34,8 @@ pub(super) struct Desired {
     pub(super) frozen: Vec<Frozen>,
     /// How each differs from the stable revision.
     pub(super) changes: Vec<Change>,
+    /// Whether each still has its stable template.
+    pub(super) waiting: Vec<bool>,
     /// Digest of all that is wanted.
     pub(super) content: String,
     /// Digest of the spec's content that is part of it.
@@ -53,10 +55,11 @@ impl Desired {
         self.frozen
             .iter()
             .zip(&self.changes)
-            .any(|(frozen, change)| match change {
+            .zip(&self.waiting)
+            .any(|((frozen, change), waiting)| match change {
                 Change::None => false,
                 Change::Surroundings => true,
-                Change::Content => frozen.partial_digest.is_none(),
+                Change::Content => frozen.partial_digest.is_none() && !waiting,
             })
     }
 
@@ -123,11 +126,13 @@ fn collect<'a>(
     let mut frozen = Vec::new();
     let mut changes = Vec::new();
     let mut keep = Vec::new();
+    let mut waiting = Vec::new();
     let mut faults: Vec<(Reason, String)> = Vec::new();
     for view in ctx.components() {
         match of(view).and_then(|wanted| kept(ctx, wanted)) {
             Ok((wanted, create)) => {
                 keep.extend(create);
+                waiting.push(is_waiting(ctx, view));
                 changes.push(change(ctx, view, &wanted));
                 frozen.push(wanted);
             }
@@ -150,6 +155,7 @@ fn collect<'a>(
     let desired = Desired {
         frozen,
         changes,
+        waiting,
         content,
         spec,
         keep,
@@ -161,6 +167,16 @@ fn collect<'a>(
             message,
         }),
     }
+}
+
+/// Whether a component has its stable template still.
+fn is_waiting(ctx: &Context<'_>, view: View<'_>) -> bool {
+    let stable = ctx
+        .stable()
+        .and_then(|stable| stable.data.of(&view.scope.target));
+    let live = view.observed.workload.as_ref();
+    live.zip(stable)
+        .is_some_and(|(live, stable)| canon::equal(&live.template, &stable.template))
 }
 
 /// What is wanted, if the contents that belong to it are kept or can be, and
@@ -205,7 +221,7 @@ fn earlier(ctx: &Context<'_>, view: View<'_>, to: &Revision) -> Result<Frozen, O
     if view.scope.template.is_none() {
         return Ok(named(Frozen {
             partial_digest: None,
-            fields: FieldSet::default(),
+            fields: contents::fields(&then.template, &then.config_maps),
             found: Found::default(),
             ..then.clone()
         }));
@@ -249,18 +265,14 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
     };
     if view.scope.template.is_none() {
         // What was refused is not wanted, wherever it is set again.
+        let template = contents::now(ctx, view.scope, workload);
         if let Some(stable) = stable
-            && ctx.live_refused(&view.scope.target, &canon::digest(&workload.template))
+            && ctx.live_refused(&view.scope.target, &canon::digest(&template))
         {
             return Ok(stable.clone());
         }
-        let template = workload.template.clone();
-        return Ok(frozen(
-            None,
-            template,
-            FieldSet::default(),
-            Found::default(),
-        ));
+        let fields = contents::fields(&template, &view.scope.tracked);
+        return Ok(frozen(None, template, fields, Found::default()));
     }
     if refused && let Some(stable) = stable {
         // The stable values hold in the plan's own fields, whatever somebody

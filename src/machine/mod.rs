@@ -8,6 +8,7 @@
 
 mod adopt;
 mod commands;
+mod contents;
 mod context;
 mod deletion;
 mod desired;

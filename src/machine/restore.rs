@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use super::{
-    Action, Workload, adopt, commands,
+    Action, Workload, adopt, commands, contents,
     context::{Context, View, cut, is_at, is_complete},
     desired::Obstacle,
     judge,
     records::{prune, record},
     report,
     rollout::{narrow, reset},
+    scope::backwards,
     snapshots,
     stable::{self, may_write},
     stopped,
@@ -169,7 +170,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     let mut refused = None;
     let mut lost: Option<Obstacle> = None;
     let mut late = false;
-    for index in backwards(ctx) {
+    for index in backwards(&ctx.scope) {
         let Some(scope) = ctx.scope.get(index).cloned() else {
             continue;
         };
@@ -200,6 +201,29 @@ pub(super) fn run(ctx: &mut Context<'_>) {
             }
             continue;
         }
+        // Contents go back before the code that reads them.
+        let contents = match contents::bring(ctx, frozen) {
+            Ok(writes) => writes,
+            Err(obstacle) => {
+                waiting.push(format!("{} to go back", scope.target));
+                lost.get_or_insert(obstacle);
+                continue;
+            }
+        };
+        if is_at(workload, frozen, &touched) && !contents.is_empty() {
+            waiting.push(format!("configmaps of {} to go back", scope.target));
+            let kept = snapshots::store(ctx, &frozen.config_maps);
+            if let Err(obstacle) = kept {
+                lost.get_or_insert(obstacle);
+            } else if may_write(ctx, index, 1 + stable::REASSERTIONS) {
+                for write in contents {
+                    ctx.act_once(write);
+                }
+            } else {
+                contended.get_or_insert(stable::managers(view, workload));
+            }
+            continue;
+        }
         if !is_at(workload, frozen, &touched) {
             waiting.push(format!("{} to go back", scope.target));
             let own = project(&frozen.template, &touched);
@@ -224,7 +248,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
                 lost.get_or_insert(obstacle);
                 continue;
             }
-            if let Some(text) = back(ctx, view, workload, frozen, &touched) {
+            if let Some(text) = back(ctx, view, workload, frozen, &touched, contents) {
                 contended.get_or_insert(text);
             }
             continue;
@@ -262,6 +286,9 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     }
     if let Some(obstacle) = lost {
         let text = format!("{}; all others went back", obstacle.message);
+        if obstacle.reason == Reason::TargetsMissing {
+            return report::progressing(ctx, obstacle.reason, &text);
+        }
         return report::stalled(ctx, obstacle.reason, &text);
     }
     if let Some(text) = refused {
@@ -376,7 +403,10 @@ fn touched(ctx: &Context<'_>, target: &Target) -> FieldSet {
         .map(|workload| workload.owned.clone());
     // What is owned now was taken by somebody's release, even where the record
     // of it is lost.
-    ctx.touched(target).union(&owned.unwrap_or_default())
+    let owned = owned
+        .unwrap_or_default()
+        .difference(&contents::annotation());
+    ctx.touched(target).union(&owned)
 }
 
 /// Brings back also what surrounds the plan's fields, once: it may be what
@@ -416,7 +446,8 @@ fn is_newer(ctx: &Context<'_>, view: View<'_>, workload: &Workload) -> bool {
         .map(|release| release.applied.clone())
         .unwrap_or_default();
     let stable = ctx.stable().and_then(|s| s.data.of(&view.scope.target));
-    let is_live = |frozen: &Frozen| canon::equal(&frozen.template, &workload.template);
+    let live = contents::plain(&workload.template);
+    let is_live = |frozen: &Frozen| canon::equal(&contents::plain(&frozen.template), &live);
     ctx.touched(&view.scope.target).is_empty()
         && !stable.is_some_and(is_live)
         && applied.iter().all(|name| {
@@ -434,6 +465,7 @@ fn back(
     workload: &Workload,
     frozen: &Frozen,
     touched: &FieldSet,
+    contents: Vec<Action>,
 ) -> Option<String> {
     if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
         return Some(stable::managers(view, workload));
@@ -441,6 +473,9 @@ fn back(
     if let Some(component) = ctx.component(view.index) {
         component.state = Some(ComponentState::Restoring);
         component.progress_at = None;
+    }
+    for write in contents {
+        ctx.act_once(write);
     }
     ctx.act(if touched.is_empty() {
         let write = stable::write(view, workload, frozen.template.clone());
@@ -461,23 +496,6 @@ fn back(
         Action::Replace { write }
     });
     None
-}
-
-/// The components in the reverse of the order they were written in.
-fn backwards(ctx: &Context<'_>) -> Vec<usize> {
-    let mut order: Vec<usize> = Vec::new();
-    while order.len() < ctx.scope.len() {
-        let next = ctx.scope.iter().enumerate().find_map(|(index, scope)| {
-            let due = scope.after.iter().all(|before| order.contains(before));
-            (!order.contains(&index) && due).then_some(index)
-        });
-        match next {
-            Some(index) => order.push(index),
-            None => break,
-        }
-    }
-    order.reverse();
-    order
 }
 
 /// Enters what failed among the refused contents.

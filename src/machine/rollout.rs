@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    Action, Workload, adopt, commands,
+    Action, Workload, adopt, commands, contents,
     context::{Context, View, is_at, is_complete},
     judge,
     records::{prune, record},
@@ -359,6 +359,14 @@ fn promote(
         pass.held.get_or_insert((Reason::TemplateMismatch, text));
         return;
     }
+    // Contents go before the code that reads them.
+    let contents = match contents::bring(ctx, frozen) {
+        Ok(writes) => writes,
+        Err(obstacle) => {
+            pass.held.get_or_insert((obstacle.reason, obstacle.message));
+            return;
+        }
+    };
     // One write forward, and a few more over somebody who takes it back.
     if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
         pass.held
@@ -376,6 +384,9 @@ fn promote(
     }
     if let Some(component) = ctx.component(view.index) {
         component.state = Some(ComponentState::Updating);
+    }
+    for write in contents {
+        ctx.act_once(write);
     }
     let touched = ctx.touched(&view.scope.target).union(&workload.owned);
     let write = |template| -> TemplateWrite { stable::write(view, workload, template) };
@@ -424,7 +435,8 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
                 return None;
             }
             let known = stable.and_then(|stable| stable.data.of(&view.scope.target));
-            let same = |frozen: &Frozen| canon::equal(&frozen.template, &workload.template);
+            let now = contents::now(ctx, view.scope, workload);
+            let same = |frozen: &Frozen| canon::equal(&frozen.template, &now);
             (!same(frozen) && !known.is_some_and(same)).then(|| view.scope.name.clone())
         })
         .collect();
@@ -436,8 +448,8 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
             let frozen = target.data.of(&view.scope.target)?;
             let known = stable?.data.of(&view.scope.target)?;
             let followed = ctx.touched(&view.scope.target).is_empty();
-            let back = canon::equal(&known.template, &workload.template)
-                && !canon::equal(&frozen.template, &workload.template);
+            let now = contents::now(ctx, view.scope, workload);
+            let back = canon::equal(&known.template, &now) && !canon::equal(&frozen.template, &now);
             (followed && back && !undo).then(|| view.scope.name.clone())
         })
         .collect();

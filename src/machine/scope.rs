@@ -1,5 +1,6 @@
 //! Which workloads a pass is about.
 
+use super::contents;
 use crate::{
     api::ReleasePlanStatus,
     config_maps::Tracked,
@@ -26,6 +27,17 @@ pub struct Scope {
     pub after: Vec<usize>,
     /// Whether it left the plan and is only let go.
     pub leaving: bool,
+}
+
+impl Scope {
+    /// Digest of the contents that belong to a followed workload.
+    #[must_use]
+    pub fn config_digest(&self) -> Option<String> {
+        if self.template.is_some() {
+            return None;
+        }
+        contents::digest(&self.tracked)
+    }
 }
 
 impl From<&ComponentPlan> for Scope {
@@ -90,4 +102,21 @@ pub fn scope(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Scope> {
         .filter(|k| !planned.iter().any(|p| p.target == k.target))
         .collect();
     planned.into_iter().chain(left).collect()
+}
+
+/// The components in the reverse of the order they are written in.
+pub(super) fn backwards(scope: &[Scope]) -> Vec<usize> {
+    let mut order: Vec<usize> = Vec::new();
+    while order.len() < scope.len() {
+        let next = scope.iter().enumerate().find_map(|(index, scope)| {
+            let due = scope.after.iter().all(|before| order.contains(before));
+            (!order.contains(&index) && due).then_some(index)
+        });
+        match next {
+            Some(index) => order.push(index),
+            None => break,
+        }
+    }
+    order.reverse();
+    order
 }

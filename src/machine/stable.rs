@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    Action, Workload, adopt,
+    Action, Workload, adopt, contents,
     context::{Context, View, is_at, is_complete},
     desired::{Change, Desired, Obstacle, desired},
     needs::is_news,
@@ -267,10 +267,18 @@ fn reassert(
     };
     for (index, action, fight, who, text, keep) in due {
         let own = matches!(action, Action::Own { .. });
-        if !own && let Err(obstacle) = snapshots::store(ctx, keep) {
-            outcome.lost.get_or_insert(obstacle);
-            continue;
-        }
+        let kept = if own {
+            Ok(Vec::new())
+        } else {
+            snapshots::store(ctx, keep).and_then(|()| bring(ctx, index, stable))
+        };
+        let bring = match kept {
+            Ok(writes) => writes,
+            Err(obstacle) => {
+                outcome.lost.get_or_insert(obstacle);
+                continue;
+            }
+        };
         if fight && !may_write(ctx, index, REASSERTIONS) {
             outcome.contended.get_or_insert(who);
             ctx.wake_in(CONTENTION_WINDOW);
@@ -280,9 +288,34 @@ fn reassert(
         if fight {
             ctx.tell(true, Reason::Reasserted, &text);
         }
-        ctx.act(action);
+        for write in bring {
+            ctx.act_once(write);
+        }
+        if !is_settled(ctx, &action) {
+            ctx.act(action);
+        }
     }
     outcome
+}
+
+/// Contents that have to go back before the template of a component does.
+fn bring(ctx: &Context<'_>, index: usize, stable: &Revision) -> Result<Vec<Action>, Obstacle> {
+    let scope = ctx.scope.get(index);
+    let frozen = scope.and_then(|scope| stable.data.of(&scope.target));
+    frozen.map_or_else(|| Ok(Vec::new()), |frozen| contents::bring(ctx, frozen))
+}
+
+/// Whether a followed workload has the template already, and only contents had
+/// to go back.
+fn is_settled(ctx: &Context<'_>, action: &Action) -> bool {
+    let Action::Replace { write } = action else {
+        return false;
+    };
+    ctx.components().any(|view| {
+        let live = view.observed.workload.as_ref();
+        view.scope.target == write.target
+            && live.is_some_and(|live| canon::equal(&live.template, &write.template))
+    })
 }
 
 /// The write that a component needs to be as it should between releases, and
@@ -297,12 +330,15 @@ fn correction(
     refused: bool,
 ) -> Option<(Action, bool)> {
     if view.scope.template.is_none() {
-        if ctx.live_refused(&view.scope.target, &canon::digest(&workload.template)) {
+        let now = contents::now(ctx, view.scope, workload);
+        if ctx.live_refused(&view.scope.target, &canon::digest(&now)) {
             let write = write(view, workload, stable.template.clone());
             return Some((Action::Replace { write }, true));
         }
-        return (workload.marked && change == Change::None)
-            .then(|| (own(view, workload, FieldSet::default()), false));
+        let fields = &wanted.fields;
+        let wrong = strays(workload, fields) || !fields.is_subset(&workload.owned);
+        return (change == Change::None && workload.marked && wrong)
+            .then(|| (own(view, workload, fields.clone()), false));
     }
     if refused {
         let fields = stable.fields.union(&workload.owned);
@@ -382,9 +418,15 @@ pub(super) fn remember(ctx: &mut Context<'_>, released: Option<&Revision>) {
         Some(frozen) => frozen.and_then(|frozen| frozen.partial_digest.clone()),
         None => view.scope.template_digest.clone(),
     };
+    let contents_of = |view: &View<'_>| match of(view) {
+        Some(frozen) => frozen
+            .filter(|frozen| frozen.partial_digest.is_none())
+            .and_then(|frozen| contents::digest(&frozen.config_maps)),
+        None => view.scope.config_digest(),
+    };
     type Seen = (
         usize,
-        Option<String>,
+        [Option<String>; 2],
         String,
         Option<String>,
         ComponentStatus,
@@ -395,18 +437,19 @@ pub(super) fn remember(ctx: &mut Context<'_>, released: Option<&Revision>) {
             let workload = view.observed.workload.as_ref()?;
             Some((
                 view.index,
-                partial(&view),
+                [partial(&view), contents_of(&view)],
                 workload.uid.clone(),
                 is_judged(&view, workload).then(|| canon::digest(&workload.template)),
                 numbers(workload),
             ))
         })
         .collect();
-    for (index, partial, uid, live, numbers) in seen {
+    for (index, [partial, contents], uid, live, numbers) in seen {
         let Some(component) = ctx.component(index) else {
             continue;
         };
         component.partial_digest = partial;
+        component.config_digest = contents;
         component.uid = Some(uid);
         component.live_digest = live;
         component.replicas = numbers.replicas;

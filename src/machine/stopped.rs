@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::{
+    contents,
     context::{Context, current_name},
     records::record,
     report, restore,
@@ -72,7 +73,8 @@ fn stop(ctx: &mut Context<'_>, phase: Phase) {
         .components()
         .filter_map(|view| {
             let workload = view.observed.workload.as_ref()?;
-            Some((view.index, canon::digest(&workload.template)))
+            let now = contents::now(ctx, view.scope, workload);
+            Some((view.index, canon::digest(&now)))
         })
         .collect();
     for (index, digest) in live {
@@ -135,7 +137,8 @@ fn news(ctx: &Context<'_>, plan: &Plan) -> (bool, bool, bool) {
             ctx.revision(Some(name))
                 .and_then(|r| r.data.of(&view.scope.target))
         };
-        let is_live = |f: &crate::revision::Frozen| canon::equal(&f.template, &workload.template);
+        let now = contents::now(ctx, view.scope, workload);
+        let is_live = |f: &crate::revision::Frozen| canon::equal(&f.template, &now);
         if !ctx.touched(&view.scope.target).is_empty() {
             away = true;
             continue;
@@ -148,7 +151,7 @@ fn news(ctx: &Context<'_>, plan: &Plan) -> (bool, bool, bool) {
             .components
             .iter()
             .find(|c| c.workload == reference);
-        let digest = canon::digest(&workload.template);
+        let digest = canon::digest(&now);
         live |= !at_stable && component.is_none_or(|c| c.live_digest.as_ref() != Some(&digest));
         moved |= known
             .iter()

@@ -251,6 +251,16 @@ pub enum Action {
         /// The ConfigMap with its contents.
         tracked: Tracked,
     },
+    /// Writes the contents that a snapshot holds back into the ConfigMap that
+    /// they came from.
+    WriteContents {
+        /// The ConfigMap with its contents of then.
+        tracked: Tracked,
+        /// Its uid; empty if it does not exist and has to be made.
+        uid: String,
+        /// Its resourceVersion.
+        resource_version: String,
+    },
     /// Deletes the plan's revisions but these, and the snapshots that nothing
     /// names any more. With none to keep the plan goes: snapshots that are in
     /// use are handed over to the workloads that use them.

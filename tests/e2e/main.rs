@@ -21,6 +21,8 @@ mod breaking_refused;
 mod breaking_state;
 mod breaking_storms;
 mod clocks;
+mod configuration;
+mod contents;
 mod deletion;
 mod departure;
 mod economy;

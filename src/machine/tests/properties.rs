@@ -6,9 +6,12 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{cluster::Deployment, sim::*};
+use super::{
+    cluster::{Deployment, fields_of},
+    sim::*,
+};
 use crate::{
-    api::{ConditionType, Phase},
+    api::{CONFIG_DIGEST, ConditionType, Phase},
     plan::{abortable, retryable, undoable},
 };
 
@@ -23,6 +26,7 @@ const IMAGES: [&str; 9] = [
     "3-dies",
     "2-refused",
 ];
+const MAPS: [&str; 2] = ["settings", "site"];
 const NAMES: [&str; 3] = ["db", "cart", "web"];
 
 /// Something that happens.
@@ -35,7 +39,7 @@ enum Event {
     /// Somebody sets an image on a Deployment.
     SetImage(usize, usize),
     /// Somebody edits the ConfigMap, or deletes it.
-    Configure(Option<u8>),
+    Configure(usize, Option<u8>),
     Unreadable(bool),
     Restart(usize, u8),
     Scale(usize, i32),
@@ -65,7 +69,7 @@ fn event() -> impl Strategy<Value = Event> {
         4 => (0..2_usize, 0..IMAGES.len()).prop_map(|(n, i)| Event::Want(n, i)),
         2 => (0..2_usize, any::<Option<bool>>()).prop_map(|(n, v)| Event::Variable(n, v)),
         3 => (name.clone(), 0..IMAGES.len() - 1).prop_map(|(n, i)| Event::SetImage(n, i)),
-        3 => prop::option::weighted(0.8, 0..4_u8).prop_map(Event::Configure),
+        4 => (0..2_usize, prop::option::weighted(0.8, 0..4_u8)).prop_map(|(n, t)| Event::Configure(n, t)),
         1 => any::<bool>().prop_map(Event::Unreadable),
         1 => (name.clone(), 0..3_u8).prop_map(|(n, at)| Event::Restart(n, at)),
         1 => (name.clone(), 0..4).prop_map(|(n, to)| Event::Scale(n, to)),
@@ -90,7 +94,7 @@ fn start() -> Sim {
     let mut cart = configured("cart", "cart:1", "settings");
     cart["after"] = json!(["db"]);
     let spec = json!({
-        "components": [component("db", "db:1"), cart, followed("web")],
+        "components": [component("db", "db:1"), cart, reading("web", "site")],
         "progressDeadline": "30s",
         "bakeTime": "5s",
     });
@@ -98,7 +102,9 @@ fn start() -> Sim {
         spec,
         &[("db", "db:1"), ("cart", "cart:1"), ("web", "web:1")],
     );
-    sim.configure("settings", "text 0");
+    for name in MAPS {
+        sim.configure(name, "text 0");
+    }
     sim.run(60);
     assert!(sim.ready());
     sim.checked = true;
@@ -120,9 +126,9 @@ fn happen(sim: &mut Sim, event: &Event) {
             let image = format!("{}:{}", NAMES[*n], IMAGES[*i]);
             on(sim, *n, |deployment| deployment.set_image(&image));
         }
-        Event::Configure(Some(text)) => sim.configure("settings", &format!("text {text}")),
-        Event::Configure(None) => {
-            sim.config_maps.clear();
+        Event::Configure(n, Some(text)) => sim.configure(MAPS[*n], &format!("text {text}")),
+        Event::Configure(n, None) => {
+            sim.config_maps.remove(MAPS[*n]);
             sim.dirty = true;
         }
         Event::Unreadable(unreadable) => {
@@ -170,7 +176,7 @@ fn happen(sim: &mut Sim, event: &Event) {
             let components = spec["components"].as_array_mut().unwrap();
             components.retain(|c| c["name"] != "web");
             if !left {
-                components.push(followed("web"));
+                components.push(reading("web", "site"));
             }
         }),
         Event::Jump(seconds) => {
@@ -194,8 +200,10 @@ fn heal(sim: &mut Sim) {
     sim.stale = None;
     sim.incumbents.clear();
     sim.unreadable = false;
-    let text = sim.config_maps.get("settings").cloned();
-    sim.configure("settings", &text.unwrap_or_else(|| "text 0".to_owned()));
+    for name in MAPS {
+        let text = sim.config_maps.get(name).cloned();
+        sim.configure(name, &text.unwrap_or_else(|| "text 0".to_owned()));
+    }
     for name in NAMES {
         let image = format!("{name}:1");
         let uid = format!("uid-{name}-{}", sim.writes);
@@ -247,7 +255,9 @@ proptest! {
         for name in NAMES {
             prop_assert_eq!(sim.image(name), format!("{name}:9"));
         }
-        prop_assert!(!sim.deployments["web"].marked());
+        let owned = fields_of(&json!({"metadata": {"annotations": {CONFIG_DIGEST: ""}}}));
+        prop_assert!(sim.deployments["web"].ours.is_subset(&owned));
+        prop_assert!(!sim.deployments["web"].updated_by_us);
         let text = sim.config_maps["settings"].clone();
         prop_assert_eq!(sim.configuration("cart"), [Some(text.as_str())]);
 

@@ -9,19 +9,19 @@ use std::{
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::cluster::{Deployment, fields_of};
+use super::cluster::Deployment;
+pub(super) use super::plans::*;
 use crate::{
     api::{
         ABORT, ConditionType, DeletionPolicy, Phase, RETRY, Reason, ReleasePlanStatus,
         ReleaseRecord, ReleaseResult, UNDO,
     },
-    config_maps::{Contents, Kept, Tracked, names},
-    fields::{carry, get, graft},
+    config_maps::{Kept, Tracked, names},
     machine::{
-        Action, Decision, DryRun, EventNote, Input, Known, Observed, PlanFacts, Scope, Source,
-        Workload, World, digests, found, needs, scope, snapshots, sources, step,
+        Action, Decision, EventNote, Input, Known, Observed, PlanFacts, Scope, Source, Workload,
+        World, digests, found, needs, scope, snapshots, sources, step,
     },
-    plan::{Plan, Target, Violations, missing_containers},
+    plan::{Plan, Target, Violations},
     revision::Revision,
 };
 
@@ -53,6 +53,8 @@ pub(super) struct Sim {
     pub(super) config_maps: BTreeMap<String, String>,
     /// Snapshots that are stored: contents by name.
     pub(super) snapshots: BTreeMap<String, String>,
+    /// ConfigMaps are immutable.
+    pub(super) immutable: bool,
     /// ConfigMaps cannot be read.
     pub(super) unreadable: bool,
     /// Numbers that the revisions were stored with.
@@ -72,29 +74,6 @@ pub(super) struct Sim {
     pub(super) passes: usize,
     /// Whether every decision is held to the invariants.
     pub(super) checked: bool,
-}
-
-/// A plan of templated components `name: image`; all come after none.
-pub(super) fn templated(components: &[(&str, &str)]) -> Value {
-    let components: Vec<Value> = components
-        .iter()
-        .map(|(name, image)| component(name, image))
-        .collect();
-    json!({"components": components})
-}
-
-/// A templated component.
-pub(super) fn component(name: &str, image: &str) -> Value {
-    json!({
-        "name": name,
-        "workload": {"kind": "Deployment", "name": name},
-        "template": {"spec": {"containers": [{"name": "app", "image": image}]}},
-    })
-}
-
-/// A followed component.
-pub(super) fn followed(name: &str) -> Value {
-    json!({"name": name, "workload": {"kind": "Deployment", "name": name}})
 }
 
 impl Sim {
@@ -126,6 +105,7 @@ impl Sim {
             revisions: BTreeMap::new(),
             config_maps: BTreeMap::new(),
             snapshots: BTreeMap::new(),
+            immutable: false,
             unreadable: false,
             numbers: BTreeMap::new(),
             events: Vec::new(),
@@ -219,6 +199,7 @@ impl Sim {
                 digest: Some(contents(text).digest()),
                 bytes: text.len(),
                 uid: format!("uid-{name}"),
+                immutable: self.immutable,
                 ..Source::default()
             },
         };
@@ -405,6 +386,17 @@ impl Sim {
                     let entry = self.snapshots.entry(tracked.snapshot.clone());
                     entry.or_insert_with(|| text.clone());
                 }
+                Action::WriteContents { tracked, uid, .. } => {
+                    let name = &tracked.name;
+                    let there = self.config_maps.contains_key(name);
+                    assert!(!there || !self.immutable, "{name} is immutable");
+                    let text = self.snapshots.get(&tracked.snapshot);
+                    let text = text
+                        .filter(|_| there != uid.is_empty())
+                        .ok_or(Stop::Conflict)?;
+                    self.config_maps.insert(name.clone(), text.clone());
+                    self.journal.push(("write", name.clone()));
+                }
                 Action::PruneRevisions { keep } => {
                     self.revisions.retain(|name, _| keep.contains(name));
                     let frozen = self.revisions.values().flat_map(|r| &r.data.components);
@@ -572,59 +564,5 @@ impl Sim {
             .iter()
             .filter(|(what, on)| *what != "own" && on == name)
             .count()
-    }
-}
-
-/// Contents of a ConfigMap with one key.
-pub(super) fn contents(text: &str) -> Contents {
-    Contents {
-        data: [("settings".to_owned(), text.to_owned())].into(),
-        ..Contents::default()
-    }
-}
-
-/// A templated component that tracks a ConfigMap and reads it as a volume.
-pub(super) fn configured(name: &str, image: &str, config_map: &str) -> Value {
-    let mut component = component(name, image);
-    component["configMaps"] = json!([config_map]);
-    component["template"]["spec"]["volumes"] =
-        json!([{"name": "config", "configMap": {"name": config_map}}]);
-    component
-}
-
-fn dry_run(
-    target: &Target,
-    deployment: &Deployment,
-    partial: &Value,
-    found: &crate::fields::Found,
-) -> DryRun {
-    if let Some(missing) = missing_containers(partial, &deployment.template).first() {
-        return DryRun::Mismatch(format!("{target} has {missing}"));
-    }
-    if partial.to_string().contains("-refused") {
-        return DryRun::Refused("spec.template: invalid".to_owned());
-    }
-    let dropped = deployment.ours.difference(&fields_of(partial));
-    let body = match carry(partial, &dropped, found) {
-        Ok(carried) if carried.unknown.is_empty() => carried.body,
-        Ok(carried) => {
-            let mut body = carried.body;
-            for path in &carried.unknown {
-                if let Some(value) = get(&deployment.template, path) {
-                    graft(&mut body, path, value.clone()).unwrap();
-                }
-            }
-            body
-        }
-        Err(error) => return DryRun::NotAvailable(error.to_string()),
-    };
-    let mut after = deployment.clone();
-    after.apply(&body);
-    let own = fields_of(partial);
-    DryRun::Merged {
-        template: after.template,
-        owned: after.ours.intersection(&own),
-        carried: after.ours.difference(&own),
-        body,
     }
 }
