@@ -124,8 +124,25 @@ fn is_same(before: &[Tracked], now: &[Tracked]) -> bool {
 }
 
 /// What has to be done so that the ConfigMaps of a followed workload hold what
-/// they held with a template.
+/// they held with a template. Contents that nobody knows are in the way.
 pub(super) fn bring(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, Obstacle> {
+    if ctx.input.world.plan.deleting {
+        // Somebody's edit must not hold a plan that is to go: it stays.
+        return Ok(write(ctx, frozen, |name, now| is_known(ctx, name, now)).unwrap_or_default());
+    }
+    write(ctx, frozen, |name, now| is_known(ctx, name, now))
+}
+
+/// The same over contents that are known to be refused.
+pub(super) fn force(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, Obstacle> {
+    write(ctx, frozen, |_, _| true)
+}
+
+fn write(
+    ctx: &Context<'_>,
+    frozen: &Frozen,
+    may: impl Fn(&str, &str) -> bool,
+) -> Result<Vec<Action>, Obstacle> {
     let mut writes = Vec::new();
     if frozen.partial_digest.is_some() {
         return Ok(writes);
@@ -143,11 +160,7 @@ pub(super) fn bring(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, O
         if source.digest.as_ref() == Some(&tracked.digest) {
             continue;
         }
-        if source
-            .digest
-            .as_ref()
-            .is_some_and(|now| !is_known(ctx, name, now))
-        {
+        if source.digest.as_ref().is_some_and(|now| !may(name, now)) {
             let text = format!(
                 "configmap {name} was edited since the release took it, so the contents of then are not written over the edit. Keep them elsewhere and set {name} back to what {} or the release holds; or end this where it is: kubectl annotate relplan {} belay.dev/abort={}",
                 tracked.snapshot,

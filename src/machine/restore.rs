@@ -201,16 +201,19 @@ pub(super) fn run(ctx: &mut Context<'_>) {
             }
             continue;
         }
+        let at = is_at(workload, frozen, &touched);
         // Contents go back before the code that reads them.
         let contents = match contents::bring(ctx, frozen) {
             Ok(writes) => writes,
+            // It was edited and not moved: that is judged when this is over.
+            Err(obstacle) if obstacle.reason == Reason::ConfigMapEdited && at => Vec::new(),
             Err(obstacle) => {
                 waiting.push(format!("{} to go back", scope.target));
                 lost.get_or_insert(obstacle);
                 continue;
             }
         };
-        if is_at(workload, frozen, &touched) && !contents.is_empty() {
+        if at && !contents.is_empty() {
             waiting.push(format!("configmaps of {} to go back", scope.target));
             let kept = snapshots::store(ctx, &frozen.config_maps);
             if let Err(obstacle) = kept {
@@ -224,7 +227,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
             }
             continue;
         }
-        if !is_at(workload, frozen, &touched) {
+        if !at {
             waiting.push(format!("{} to go back", scope.target));
             let own = project(&frozen.template, &touched);
             if let Some(gone) = missing_containers(&own, &workload.template)
@@ -346,7 +349,11 @@ fn newer_spec(ctx: &Context<'_>) -> bool {
     let known = |revision: Option<&Revision>| {
         revision.is_some_and(|revision| revision.data.spec == plan.content())
     };
+    let tried = ctx
+        .release()
+        .is_some_and(|release| release.content == plan.content());
     snapshots::is_resolved(ctx)
+        && !tried
         && !ctx.spec_refused(plan)
         && !known(ctx.target())
         && !known(ctx.stable())

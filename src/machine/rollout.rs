@@ -359,8 +359,14 @@ fn promote(
         pass.held.get_or_insert((Reason::TemplateMismatch, text));
         return;
     }
-    // Contents go before the code that reads them.
-    let contents = match contents::bring(ctx, frozen) {
+    // Contents go before the code that reads them. But for an undo they are
+    // what is live.
+    let contents = if undo {
+        contents::bring(ctx, frozen)
+    } else {
+        Ok(Vec::new())
+    };
+    let contents = match contents {
         Ok(writes) => writes,
         Err(obstacle) => {
             pass.held.get_or_insert((obstacle.reason, obstacle.message));

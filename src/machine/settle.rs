@@ -81,6 +81,10 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
             if obstacle.reason == Reason::TargetsMissing {
                 return gone(ctx, plan, obstacle.message);
             }
+            // It has no revision to be known by, should the way back be stuck.
+            if let Some(release) = ctx.status.release.as_mut() {
+                plan.content().clone_into(&mut release.content);
+            }
             return restore::refused(ctx, obstacle.message);
         }
         Err(obstacle) => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    Action, Workload, adopt, contents,
+    Action, Scope, Workload, adopt, contents,
     context::{Context, View, is_at, is_complete},
     desired::{Change, Desired, Obstacle, desired},
     needs::is_news,
@@ -145,9 +145,13 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
     let last = ctx.status.history.last();
     let last = last.filter(|record| record.result == ReleaseResult::RolledBack);
     let last = last.and_then(|record| record.revision.as_deref());
+    // So it is of contents that were put back themselves, which a templated
+    // component may track as well.
+    let reads = |scope: &Scope| scope.template.is_none() && !scope.config_maps.is_empty();
+    let reads = ctx.scope.iter().any(reads);
     let refused = ctx.status.refused.iter().rev().find(|r| {
-        r.spec.as_deref() == Some(plan.content())
-            || (r.spec.is_none() && last == Some(r.revision.as_str()))
+        let followed = r.spec.is_none() || (reads && !r.live.is_empty());
+        r.spec.as_deref() == Some(plan.content()) || (followed && last == Some(r.revision.as_str()))
     });
     if let Some(refused) = refused.cloned() {
         let undone = refused.cause == Cause::Undone;
@@ -298,11 +302,12 @@ fn reassert(
     outcome
 }
 
-/// Contents that have to go back before the template of a component does.
+/// Contents that were refused and have to go back before the template of a
+/// component does.
 fn bring(ctx: &Context<'_>, index: usize, stable: &Revision) -> Result<Vec<Action>, Obstacle> {
     let scope = ctx.scope.get(index);
     let frozen = scope.and_then(|scope| stable.data.of(&scope.target));
-    frozen.map_or_else(|| Ok(Vec::new()), |frozen| contents::bring(ctx, frozen))
+    frozen.map_or_else(|| Ok(Vec::new()), |frozen| contents::force(ctx, frozen))
 }
 
 /// Whether a followed workload has the template already, and only contents had

@@ -129,7 +129,8 @@ impl<'a> Configs<'a> {
                     continue;
                 }
                 let object = self.api.get_opt(&name).await.unwrap();
-                let object = object.unwrap_or_else(|| panic!("{name}, which a pod reads, is there"));
+                let object =
+                    object.unwrap_or_else(|| panic!("{name}, which a pod reads, is there"));
                 read.push(object.data.unwrap()["text"].clone());
             }
         }
@@ -142,7 +143,10 @@ fn named(write: &AuditEntry) -> Vec<String> {
     let body = write.request_object.clone().unwrap_or_default();
     let patched = body.as_array().into_iter().flatten();
     let patched = patched.filter(|o| o["path"] == "/spec/template");
-    let templates: Vec<Value> = patched.map(|o| o["value"].clone()).chain([body["spec"]["template"].clone()]).collect();
+    let templates: Vec<Value> = patched
+        .map(|o| o["value"].clone())
+        .chain([body["spec"]["template"].clone()])
+        .collect();
     templates.iter().flat_map(names).collect()
 }
 
@@ -166,7 +170,8 @@ async fn rb_06_code_and_configuration_go_back_together() {
         scene.available(app).await;
     }
     let with = |version: &str, last: &str| {
-        let components = ["cart", "web"].map(|a| tracking(a, &format!("shop/{a}:{version}"), "settings"));
+        let components =
+            ["cart", "web"].map(|a| tracking(a, &format!("shop/{a}:{version}"), "settings"));
         let last = tracking("mail", &format!("shop/mail:{last}"), "settings");
         plan(&[&components[..], &[last]].concat(), "")
     };
@@ -205,7 +210,11 @@ async fn rb_06_code_and_configuration_go_back_together() {
             let before = writes[..at].iter();
             let made = before.filter(|w| w.resource == "configmaps" && w.verb == "create");
             let mut made = made.filter(|w| w.completed <= write.received);
-            assert!(made.any(|w| w.name == name), "{name} is there before {}", write.name);
+            assert!(
+                made.any(|w| w.name == name),
+                "{name} is there before {}",
+                write.name
+            );
             counted += 1;
         }
     }
@@ -216,7 +225,9 @@ async fn rb_06_code_and_configuration_go_back_together() {
         let manifest = deployment(app, &format!("shop/{app}:1"), "settings");
         let file = std::env::temp_dir().join(format!("belay-rb-06-{app}-{}", std::process::id()));
         std::fs::write(&file, manifest).unwrap();
-        let diff = scene.kubectl_raw(&["diff", "-f", file.to_str().unwrap()]).await;
+        let diff = scene
+            .kubectl_raw(&["diff", "-f", file.to_str().unwrap()])
+            .await;
         std::fs::remove_file(&file).unwrap();
         let changed = diff.stdout.lines().filter(|l| {
             l.starts_with(['+', '-']) && !l.starts_with("+++") && !l.starts_with("---")
@@ -236,7 +247,9 @@ async fn only_contents_are_released_and_bursts_are_few_releases() {
     let scene = Scene::new("config-edits").await;
     let configs = Configs::of(&scene);
     configs.create("settings", "first").await;
-    scene.apply(&deployment("cart", "shop/cart:1", "settings")).await;
+    scene
+        .apply(&deployment("cart", "shop/cart:1", "settings"))
+        .await;
     scene.available("cart").await;
     scene
         .apply(&plan(&[tracking("cart", "shop/cart:1", "settings")], ""))
@@ -254,7 +267,9 @@ async fn only_contents_are_released_and_bursts_are_few_releases() {
     let read = reads().await;
     scene.assert_quiet("shop", 3).await;
     assert_eq!(reads().await, read, "an idle plan reads nothing");
-    scene.kubectl(&["label", "configmap", "settings", "team=shop"]).await;
+    scene
+        .kubectl(&["label", "configmap", "settings", "team=shop"])
+        .await;
     scene.assert_quiet("shop", 2).await;
     assert!(reads().await <= read + 1, "another version is read once");
     let status = scene.ready("shop").await;
@@ -302,7 +317,9 @@ async fn wv_06_a_plan_waits_for_its_config_map() {
         text.contains("deployment cart") && text.contains("configmap settings"),
         "{text}"
     );
-    scene.apply(&deployment("cart", "shop/cart:1", "settings")).await;
+    scene
+        .apply(&deployment("cart", "shop/cart:1", "settings"))
+        .await;
     scene.available("cart").await;
     scene
         .plan_until("shop", "waits for the ConfigMap", |status| {
@@ -314,7 +331,10 @@ async fn wv_06_a_plan_waits_for_its_config_map() {
     scene.ready("shop").await;
     assert_eq!(scene.image("cart").await, "shop/cart:2");
     assert_eq!(configs.read_by("cart").await, ["first"]);
-    assert_eq!(scene.plans().get("shop").await.unwrap().metadata.generation, Some(1));
+    assert_eq!(
+        scene.plans().get("shop").await.unwrap().metadata.generation,
+        Some(1)
+    );
 }
 
 /// GO-01 with configuration: what was rolled back is applied again and again,
@@ -324,7 +344,9 @@ async fn go_01_refused_configuration_is_not_released_again() {
     let scene = Scene::new("go-01-config").await;
     let configs = Configs::of(&scene);
     configs.create("settings", "good").await;
-    scene.apply(&deployment("cart", "shop/cart:1", "settings")).await;
+    scene
+        .apply(&deployment("cart", "shop/cart:1", "settings"))
+        .await;
     scene.available("cart").await;
     let with = |image: &str| plan(&[tracking("cart", image, "settings")], "");
     scene.apply(&with("shop/cart:1")).await;
@@ -337,7 +359,10 @@ async fn go_01_refused_configuration_is_not_released_again() {
     let text = message(&status, "Ready");
     let record = status.history.last().unwrap().message.clone().unwrap();
     assert!(text.contains(&refused.message) && record.contains(&refused.message));
-    assert!(text.contains(&format!("belay.dev/retry={}", refused.revision)), "{text}");
+    assert!(
+        text.contains(&format!("belay.dev/retry={}", refused.revision)),
+        "{text}"
+    );
     let described = scene.kubectl(&["describe", "relplan", "shop"]).await;
     assert!(described.contains("configmap settings: "), "{described}");
     let before = scene.writes().await.len();
@@ -366,7 +391,9 @@ async fn what_cannot_be_kept_is_refused_by_name_and_size() {
     let scene = Scene::new("config-refused").await;
     let configs = Configs::of(&scene);
     configs.create("settings", "first").await;
-    scene.apply(&deployment("cart", "shop/cart:1", "settings")).await;
+    scene
+        .apply(&deployment("cart", "shop/cart:1", "settings"))
+        .await;
     scene.available("cart").await;
     scene
         .apply(&plan(&[tracking("cart", "shop/cart:1", "settings")], ""))
@@ -387,16 +414,25 @@ async fn what_cannot_be_kept_is_refused_by_name_and_size() {
     scene.ready("shop").await;
     assert_eq!(configs.read_by("cart").await, ["second"]);
 
-    let patch = |bytes: usize| json!({"data": null, "binaryData": {"big": ByteString(vec![0xfe; bytes])}});
+    let patch =
+        |bytes: usize| json!({"data": null, "binaryData": {"big": ByteString(vec![0xfe; bytes])}});
     let params = PatchParams::default();
     let large = Patch::Merge(patch(1_000_000));
-    configs.api.patch("settings", &params, &large).await.unwrap();
+    configs
+        .api
+        .patch("settings", &params, &large)
+        .await
+        .unwrap();
     let status = scene.because("shop", Reason::ConfigMapRefused).await;
     assert!(message(&status, "Ready").contains("1000003 bytes"));
     let fits = Patch::Merge(patch(900_000));
     configs.api.patch("settings", &params, &fits).await.unwrap();
     scene.ready("shop").await;
-    let listed = configs.api.list(&ListParams::default().labels(PLAN_UID)).await.unwrap();
+    let listed = configs
+        .api
+        .list(&ListParams::default().labels(PLAN_UID))
+        .await
+        .unwrap();
     let big = listed.items.iter().find(|s| {
         let binary = s.binary_data.as_ref();
         binary.is_some_and(|b| b.get("big").is_some_and(|b| b.0 == vec![0xfe; 900_000]))
@@ -411,7 +447,9 @@ async fn snapshots_go_when_nothing_names_them() {
     let scene = Scene::new("config-collected").await;
     let configs = Configs::of(&scene);
     configs.create("settings", "edit 0").await;
-    scene.apply(&deployment("cart", "shop/cart:1", "settings")).await;
+    scene
+        .apply(&deployment("cart", "shop/cart:1", "settings"))
+        .await;
     scene.available("cart").await;
     let rest = "  revisionHistoryLimit: 1\n";
     scene
@@ -430,16 +468,29 @@ async fn snapshots_go_when_nothing_names_them() {
         scene.available("cart").await;
     }
     let kept: Vec<String> = configs.snapshots().await.into_values().collect();
-    assert!(kept.contains(&"edit 4".to_owned()) && kept.contains(&"edit 3".to_owned()), "{kept:?}");
-    assert!(kept.len() <= 3 && !kept.contains(&"edit 0".to_owned()), "{kept:?}");
+    assert!(
+        kept.contains(&"edit 4".to_owned()) && kept.contains(&"edit 3".to_owned()),
+        "{kept:?}"
+    );
+    assert!(
+        kept.len() <= 3 && !kept.contains(&"edit 0".to_owned()),
+        "{kept:?}"
+    );
 
     scene.kubectl(&["delete", "relplan", "shop"]).await;
-    let left = configs.api.list(&ListParams::default().labels(PLAN_UID)).await.unwrap();
+    let left = configs
+        .api
+        .list(&ListParams::default().labels(PLAN_UID))
+        .await
+        .unwrap();
     let [used] = left.items.as_slice() else {
         panic!("only what is in use stays: {left:#?}")
     };
     let owner = &used.metadata.owner_references.as_ref().unwrap()[0];
-    assert_eq!((owner.kind.as_str(), owner.name.as_str()), ("Deployment", "cart"));
+    assert_eq!(
+        (owner.kind.as_str(), owner.name.as_str()),
+        ("Deployment", "cart")
+    );
     assert_eq!(configs.read_by("cart").await, ["edit 4"]);
     let user = configs.api.get("settings").await.unwrap();
     assert!(user.metadata.owner_references.is_none() && user.metadata.labels.is_none());
@@ -447,5 +498,8 @@ async fn snapshots_go_when_nothing_names_them() {
     scene.kubectl(&["delete", "deployment", "cart"]).await;
     let gone = kube::runtime::wait::conditions::is_deleted(&used.uid().unwrap());
     let gone = kube::runtime::wait::await_condition(configs.api.clone(), &name, gone);
-    tokio::time::timeout(SOON, gone).await.expect("the snapshot goes with its Deployment").unwrap();
+    tokio::time::timeout(SOON, gone)
+        .await
+        .expect("the snapshot goes with its Deployment")
+        .unwrap();
 }

@@ -27,15 +27,23 @@ async fn scene(name: &str) -> Scene {
     let scene = Scene::new(name).await;
     Configs::of(&scene).create("settings", "old").await;
     for app in ["cart", "web"] {
-        scene.apply(&deployment(app, &format!("shop/{app}:1"), 1)).await;
+        scene
+            .apply(&deployment(app, &format!("shop/{app}:1"), 1))
+            .await;
     }
     for app in ["cart", "web"] {
         scene.available(app).await;
     }
     let rest = "  progressDeadline: 30s\n";
-    scene.apply(&plan(&[reading("cart"), reading("web")], rest)).await;
+    scene
+        .apply(&plan(&[reading("cart"), reading("web")], rest))
+        .await;
     scene.ready("shop").await;
-    assert_eq!(scene.writes_to_deployments().await.len(), 0, "nothing restarts");
+    assert_eq!(
+        scene.writes_to_deployments().await.len(),
+        0,
+        "nothing restarts"
+    );
     scene
 }
 
@@ -50,22 +58,33 @@ async fn other_contents_roll_the_pods_of_followed_workloads() {
     let configs = Configs::of(&scene);
     configs.edit("settings", "new").await;
     let status = scene
-        .plan_until("shop", "released it", |s| released(s) && s.history.len() == 1)
+        .plan_until("shop", "released it", |s| {
+            released(s) && s.history.len() == 1
+        })
         .await;
     let changes = &status.history[0].changes;
-    assert!(changes[0].starts_with("cart: configmap settings: ") && changes.len() == 2, "{changes:?}");
+    assert!(
+        changes[0].starts_with("cart: configmap settings: ") && changes.len() == 2,
+        "{changes:?}"
+    );
     for app in ["cart", "web"] {
         scene.available(app).await;
         assert!(stamp(&scene, app).await.is_some());
     }
-    scene.kubectl(&["label", "configmap", "settings", "team=shop"]).await;
+    scene
+        .kubectl(&["label", "configmap", "settings", "team=shop"])
+        .await;
     scene.assert_quiet("shop", 2).await;
     let before = scene.template("web").await;
     scene.kubectl(&["delete", "relplan", "shop"]).await;
     assert_eq!(scene.template("web").await, before);
     let live = scene.deployments().get("web").await.unwrap();
     let managers = live.metadata.managed_fields.unwrap();
-    assert!(managers.iter().all(|m| m.manager.as_deref() != Some("belay")));
+    assert!(
+        managers
+            .iter()
+            .all(|m| m.manager.as_deref() != Some("belay"))
+    );
 }
 
 /// RB-06 and GO-01 for followed workloads: contents go back before any template
@@ -81,18 +100,31 @@ async fn rb_06_contents_go_back_before_the_templates() {
     let status = scene.because("shop", Reason::RolledBack).await;
     assert_eq!(text(&configs).await, "old");
     assert_eq!(scene.image("web").await, "shop/web:1");
-    assert_eq!((stamp(&scene, "cart").await, stamp(&scene, "web").await), (None, None));
+    assert_eq!(
+        (stamp(&scene, "cart").await, stamp(&scene, "web").await),
+        (None, None)
+    );
     let writes = scene.writes().await;
     let contents = writes
         .iter()
         .position(|w| w.resource == "configmaps" && w.name == "settings")
         .expect("the contents are written");
     let back = writes.iter().position(|w| {
-        let body = w.request_object.as_ref().map(ToString::to_string).unwrap_or_default();
+        let body = w
+            .request_object
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         w.resource == "deployments" && w.name == "web" && body.contains("shop/web:1")
     });
     assert!(Some(contents) < back, "{contents} {back:?}");
-    assert_eq!(writes.iter().filter(|w| w.resource == "configmaps" && w.name == "settings").count(), 1);
+    assert_eq!(
+        writes
+            .iter()
+            .filter(|w| w.resource == "configmaps" && w.name == "settings")
+            .count(),
+        1
+    );
 
     for _ in 0..8 {
         configs.edit("settings", "bad").await;
@@ -105,7 +137,9 @@ async fn rb_06_contents_go_back_before_the_templates() {
     let now = scene.plans().get("shop").await.unwrap().status.unwrap();
     assert_eq!(now.history.len(), status.history.len());
     let writes = scene.writes().await;
-    let again = writes.iter().filter(|w| w.resource == "configmaps" && w.name == "settings");
+    let again = writes
+        .iter()
+        .filter(|w| w.resource == "configmaps" && w.name == "settings");
     assert!(again.count() <= 4);
     scene
         .kubectl(&["set", "image", "deployment/web", "app=shop/web:3"])
@@ -123,11 +157,17 @@ async fn an_undo_writes_the_contents_of_then() {
     let first = scene.ready("shop").await.stable_revision.unwrap();
     configs.edit("settings", "new").await;
     scene
-        .plan_until("shop", "released it", |s| released(s) && s.history.len() == 1)
+        .plan_until("shop", "released it", |s| {
+            released(s) && s.history.len() == 1
+        })
         .await;
     let undo = format!("belay.dev/undo={first}");
     scene.kubectl(&["annotate", "relplan", "shop", &undo]).await;
-    scene.because("shop", Reason::Undone).await;
+    scene
+        .plan_until("shop", "went back to the first", |status| {
+            released(status) && status.stable_revision.as_ref() == Some(&first)
+        })
+        .await;
     assert_eq!(text(&configs).await, "old");
     scene.assert_quiet("shop", 2).await;
     assert_eq!(text(&configs).await, "old");
