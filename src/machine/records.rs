@@ -2,13 +2,13 @@
 //! are kept for them.
 
 use super::{
-    Action,
+    Action, contents,
     context::{Context, cut},
 };
 use serde_json::Value;
 
 use crate::{
-    api::{CONFIG_DIGEST, ReleasePlanStatus, ReleaseRecord, ReleaseResult},
+    api::{ReleasePlanStatus, ReleaseRecord, ReleaseResult},
     config_maps::rewrite,
     fields::{canon, diff},
     revision::Frozen,
@@ -137,10 +137,5 @@ fn changes(ctx: &Context<'_>) -> Vec<String> {
 fn plain(frozen: &Frozen) -> Value {
     let names = frozen.config_maps.iter();
     let names = names.map(|tracked| (tracked.snapshot.clone(), tracked.name.clone()));
-    let mut template = rewrite(&frozen.template, &names.collect());
-    let annotations = template.pointer_mut("/metadata/annotations");
-    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
-        annotations.remove(CONFIG_DIGEST);
-    }
-    template
+    contents::plain(&rewrite(&frozen.template, &names.collect()))
 }

@@ -283,6 +283,12 @@ fn reassert(
                 continue;
             }
         };
+        let settled = is_settled(ctx, &action);
+        let (who, text) = if settled {
+            refilled(ctx, index, stable)
+        } else {
+            (who, text)
+        };
         if fight && !may_write(ctx, index, REASSERTIONS) {
             outcome.contended.get_or_insert(who);
             ctx.wake_in(CONTENTION_WINDOW);
@@ -295,11 +301,29 @@ fn reassert(
         for write in bring {
             ctx.act_once(write);
         }
-        if !is_settled(ctx, &action) {
+        if !settled {
             ctx.act(action);
         }
     }
     outcome
+}
+
+/// Says who fights over contents, and that they are written over.
+fn refilled(ctx: &Context<'_>, index: usize, stable: &Revision) -> (String, String) {
+    let scope = ctx.scope.get(index);
+    let names: Vec<&str> = scope
+        .iter()
+        .flat_map(|scope| &scope.config_maps)
+        .map(String::as_str)
+        .collect();
+    let names = format!("configmap {}", names.join(" or "));
+    let name = &stable.name;
+    (
+        format!(
+            "{names} keeps being given refused contents; Belay wrote those of {name} back {REASSERTIONS} times in 10m and holds now. Stop what applies them, or give it other contents"
+        ),
+        format!("{names} was given refused contents again; those of {name} are written back"),
+    )
 }
 
 /// Contents that were refused and have to go back before the template of a

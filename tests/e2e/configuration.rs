@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::support::{SOON, Scene, holds, image_of, message};
 
 /// A Deployment whose pods read a ConfigMap in three ways.
-fn deployment(name: &str, image: &str, config: &str) -> String {
+pub fn deployment(name: &str, image: &str, config: &str) -> String {
     format!(
         "apiVersion: apps/v1
 kind: Deployment
@@ -45,7 +45,7 @@ spec:
 }
 
 /// A component that tracks what its Deployment reads.
-fn tracking(name: &str, image: &str, config: &str) -> String {
+pub fn tracking(name: &str, image: &str, config: &str) -> String {
     format!(
         "  - workload: {{kind: Deployment, name: {name}}}
     configMaps: [{config}]
@@ -138,6 +138,14 @@ impl<'a> Configs<'a> {
     }
 }
 
+/// Lets a plan and contents become one release.
+async fn together(scene: &Scene, configs: &Configs<'_>, plan: &str, text: &str) {
+    scene.apply(&format!("{plan}  paused: true\n")).await;
+    configs.edit("settings", text).await;
+    scene.because("shop", Reason::Paused).await;
+    scene.apply(&format!("{plan}  paused: false\n")).await;
+}
+
 /// Names of ConfigMaps in a template that was written.
 fn named(write: &AuditEntry) -> Vec<String> {
     let body = write.request_object.clone().unwrap_or_default();
@@ -178,8 +186,7 @@ async fn rb_06_code_and_configuration_go_back_together() {
     scene.apply(&with("1", "1")).await;
     scene.ready("shop").await;
     assert_eq!(configs.snapshots().await.len(), 1, "one for all of them");
-    configs.edit("settings", "new").await;
-    scene.apply(&with("2", "2-crash")).await;
+    together(&scene, &configs, &with("2", "2-crash"), "new").await;
     scene
         .deployment_until("mail", "gets 2", |d| image_of(d) == "shop/mail:2-crash")
         .await;
@@ -351,8 +358,7 @@ async fn go_01_refused_configuration_is_not_released_again() {
     let with = |image: &str| plan(&[tracking("cart", image, "settings")], "");
     scene.apply(&with("shop/cart:1")).await;
     scene.ready("shop").await;
-    configs.edit("settings", "bad").await;
-    scene.apply(&with("shop/cart:2-crash")).await;
+    together(&scene, &configs, &with("shop/cart:2-crash"), "bad").await;
     let status = scene.because("shop", Reason::RolledBack).await;
     // UX-01: what ended it and what to do are said wherever people look.
     let refused = &status.refused[0];
@@ -414,8 +420,7 @@ async fn what_cannot_be_kept_is_refused_by_name_and_size() {
     scene.ready("shop").await;
     assert_eq!(configs.read_by("cart").await, ["second"]);
 
-    let patch =
-        |bytes: usize| json!({"data": null, "binaryData": {"big": ByteString(vec![0xfe; bytes])}});
+    let patch = |bytes: usize| json!({"data": null, "binaryData": {"raw": null, "big": ByteString(vec![0xfe; bytes])}});
     let params = PatchParams::default();
     let large = Patch::Merge(patch(1_000_000));
     configs
@@ -496,7 +501,8 @@ async fn snapshots_go_when_nothing_names_them() {
     assert!(user.metadata.owner_references.is_none() && user.metadata.labels.is_none());
     let name = used.name_any();
     scene.kubectl(&["delete", "deployment", "cart"]).await;
-    let gone = kube::runtime::wait::conditions::is_deleted(&used.uid().unwrap());
+    let uid = used.uid().unwrap();
+    let gone = kube::runtime::wait::conditions::is_deleted(&uid);
     let gone = kube::runtime::wait::await_condition(configs.api.clone(), &name, gone);
     tokio::time::timeout(SOON, gone)
         .await
