@@ -194,3 +194,16 @@ fn is_known(ctx: &Context<'_>, name: &str, digest: &str) -> bool {
         known.any(|known| known.name == name && known.digest == digest)
     })
 }
+
+/// Whether a followed workload has the template already, and only contents had
+/// to go back.
+pub(super) fn is_settled(ctx: &Context<'_>, action: &Action) -> bool {
+    let Action::Replace { write } = action else {
+        return false;
+    };
+    ctx.components().any(|view| {
+        let live = view.observed.workload.as_ref();
+        view.scope.target == write.target
+            && live.is_some_and(|live| canon::equal(&live.template, &write.template))
+    })
+}

@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{
     api::{Cause, ComponentState, ComponentStatus, Phase, Reason, ReleaseResult},
-    config_maps::Tracked,
     fields::{FieldSet, canon, put_back},
     plan::Plan,
     revision::{Frozen, Revision},
@@ -216,6 +215,18 @@ fn begin(ctx: &mut Context<'_>, plan: &Plan, desired: &Desired) {
     settle::begin(ctx, desired);
 }
 
+/// A write that a component needs between releases.
+struct Due {
+    index: usize,
+    action: Action,
+    /// Whether it goes over somebody else's.
+    fight: bool,
+    /// Who is in the way if it does so too often.
+    who: String,
+    /// What to tell of it.
+    text: String,
+}
+
 /// What came of holding the plan's fields against other writers.
 struct Reasserted {
     wrote: bool,
@@ -234,7 +245,7 @@ fn reassert(
     desired: &Desired,
 ) -> Reasserted {
     let refused = ctx.spec_refused(plan);
-    let mut due: Vec<(usize, Action, bool, String, String, &[Tracked])> = Vec::new();
+    let mut due: Vec<Due> = Vec::new();
     for (view, (wanted, change)) in ctx
         .components()
         .zip(desired.frozen.iter().zip(&desired.changes))
@@ -245,7 +256,6 @@ fn reassert(
         let Some(frozen) = stable.data.of(&view.scope.target) else {
             continue;
         };
-        let keep = frozen.config_maps.as_slice();
         if let Some((action, fight)) =
             correction(ctx, view, workload, frozen, wanted, *change, refused)
         {
@@ -254,14 +264,13 @@ fn reassert(
                 writer(workload),
                 view.scope.target
             );
-            due.push((
-                view.index,
+            due.push(Due {
+                index: view.index,
                 action,
                 fight,
-                managers(view, workload),
+                who: managers(view, workload),
                 text,
-                keep,
-            ));
+            });
         }
     }
     let mut outcome = Reasserted {
@@ -269,25 +278,25 @@ fn reassert(
         contended: None,
         lost: None,
     };
-    for (index, action, fight, who, text, keep) in due {
-        let own = matches!(action, Action::Own { .. });
-        let kept = if own {
-            Ok(Vec::new())
-        } else {
-            snapshots::store(ctx, keep).and_then(|()| bring(ctx, index, stable))
-        };
-        let bring = match kept {
+    for due in due {
+        let Due {
+            index,
+            action,
+            fight,
+            ..
+        } = due;
+        let bring = match before(ctx, index, &action, stable) {
             Ok(writes) => writes,
             Err(obstacle) => {
                 outcome.lost.get_or_insert(obstacle);
                 continue;
             }
         };
-        let settled = is_settled(ctx, &action);
+        let settled = contents::is_settled(ctx, &action);
         let (who, text) = if settled {
             refilled(ctx, index, stable)
         } else {
-            (who, text)
+            (due.who, due.text)
         };
         if fight && !may_write(ctx, index, REASSERTIONS) {
             outcome.contended.get_or_insert(who);
@@ -326,25 +335,21 @@ fn refilled(ctx: &Context<'_>, index: usize, stable: &Revision) -> (String, Stri
     )
 }
 
-/// Contents that were refused and have to go back before the template of a
-/// component does.
-fn bring(ctx: &Context<'_>, index: usize, stable: &Revision) -> Result<Vec<Action>, Obstacle> {
+/// What has to be stored and written before a write to a component: contents
+/// that it counts on, and those that go back before its template does.
+fn before(
+    ctx: &mut Context<'_>,
+    index: usize,
+    action: &Action,
+    stable: &Revision,
+) -> Result<Vec<Action>, Obstacle> {
     let scope = ctx.scope.get(index);
     let frozen = scope.and_then(|scope| stable.data.of(&scope.target));
-    frozen.map_or_else(|| Ok(Vec::new()), |frozen| contents::force(ctx, frozen))
-}
-
-/// Whether a followed workload has the template already, and only contents had
-/// to go back.
-fn is_settled(ctx: &Context<'_>, action: &Action) -> bool {
-    let Action::Replace { write } = action else {
-        return false;
+    let Some(frozen) = frozen.filter(|_| !matches!(action, Action::Own { .. })) else {
+        return Ok(Vec::new());
     };
-    ctx.components().any(|view| {
-        let live = view.observed.workload.as_ref();
-        view.scope.target == write.target
-            && live.is_some_and(|live| canon::equal(&live.template, &write.template))
-    })
+    snapshots::store(ctx, &frozen.config_maps)?;
+    contents::force(ctx, frozen)
 }
 
 /// The write that a component needs to be as it should between releases, and

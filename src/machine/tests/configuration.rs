@@ -69,7 +69,7 @@ fn a_rollback_brings_back_the_old_contents() {
     assert!(both(&sim, "old"));
     assert_eq!(sim.reason(), "RolledBack");
     assert_eq!(sim.told(Reason::ConfigMapMissing), 1);
-    assert_eq!(sim.status.config_maps[0].missing, true);
+    assert!(sim.status.config_maps[0].missing);
 }
 
 #[test]
