@@ -7,6 +7,7 @@ pub mod cli;
 pub mod clock;
 pub mod cluster;
 pub mod config;
+pub mod config_maps;
 pub mod controller;
 pub mod fields;
 pub mod health;

@@ -14,13 +14,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    api::{PLAN_NAME, PLAN_UID, WorkloadRef},
+    api::{DIGEST, PLAN_NAME, PLAN_UID, WorkloadRef},
+    config_maps::Tracked,
     fields::{FieldSet, Found, canon, complete, project},
     plan::Target,
 };
 
-/// Annotation with the full digest of a revision's data.
-const DIGEST: &str = "belay.dev/digest";
 /// Total size of the templates of one revision, in bytes of JSON. The API
 /// server refuses objects of more than 1.5 MiB.
 pub const MAX_BYTES: usize = 1 << 20;
@@ -74,6 +73,9 @@ pub struct Frozen {
     /// restores leave such a field as it is or take it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emptied: Option<Value>,
+    /// The tracked ConfigMaps with the contents that belong to the template.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config_maps: Vec<Tracked>,
 }
 
 /// Why a stored revision cannot be used.
@@ -114,9 +116,12 @@ impl RevisionData {
                     "carried": c.carried,
                     "found": c.found,
                 });
-                // Only where there is one: names of revisions must not change.
+                // Only where there are any: names of revisions must not change.
                 if let Some(emptied) = &c.emptied {
                     frozen["emptied"] = emptied.clone();
+                }
+                if !c.config_maps.is_empty() {
+                    frozen["configMaps"] = json!(c.config_maps);
                 }
                 frozen
             })
@@ -161,9 +166,13 @@ fn seal(data: &Value, plan_uid: &str) -> String {
 }
 
 impl Frozen {
-    /// All fields that releasing this writes.
+    /// All fields that the plan writes when this is released. A followed
+    /// template is written as a whole, whatever is owned of it.
     #[must_use]
     pub fn touched(&self) -> FieldSet {
+        if self.partial_digest.is_none() {
+            return FieldSet::default();
+        }
         self.fields.union(&self.carried)
     }
 
@@ -253,6 +262,7 @@ mod tests {
                 carried: FieldSet::default(),
                 found: Found::default(),
                 emptied: None,
+                config_maps: Vec::new(),
             }],
         };
         data.named("shop", "uid")

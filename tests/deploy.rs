@@ -121,7 +121,7 @@ fn the_operator_has_no_right_that_hands_over_the_cluster() {
         );
         let makes = verb == "create" || verb == "delete";
         assert!(
-            !makes || ["controllerrevisions", "events"].contains(&resource),
+            !makes || ["controllerrevisions", "configmaps", "events"].contains(&resource),
             "{grant}"
         );
     }

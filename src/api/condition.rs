@@ -129,6 +129,15 @@ reasons! {
     Undone,
     /// The stable revision's record is gone or damaged.
     RevisionLost,
+    /// A snapshot of a ConfigMap that something has to go back to is gone or
+    /// damaged.
+    SnapshotLost,
+    /// A tracked ConfigMap was deleted; its contents are kept.
+    ConfigMapMissing,
+    /// A tracked ConfigMap cannot be taken as it is.
+    ConfigMapRefused,
+    /// Somebody edited a ConfigMap whose contents have to go back.
+    ConfigMapEdited,
     /// The status is gone, and what was stable cannot be told.
     StatusLost,
     /// The status was gone; what was stable was told from the revisions.

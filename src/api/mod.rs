@@ -21,9 +21,9 @@ pub use spec::{
     WorkloadRef,
 };
 pub use status::{
-    Cause, ComponentState, ComponentStatus, DecisionEntry, Failure, HandledCommand, Phase,
-    RefusedContent, RefusedTemplate, ReleaseKind, ReleasePlanStatus, ReleaseProgress,
-    ReleaseRecord, ReleaseResult, Stage,
+    Cause, ComponentState, ComponentStatus, ConfigMapStatus, DecisionEntry, Failure,
+    HandledCommand, Phase, RefusedContent, RefusedTemplate, ReleaseKind, ReleasePlanStatus,
+    ReleaseProgress, ReleaseRecord, ReleaseResult, Stage,
 };
 pub use stored::StoredPlan;
 
@@ -53,3 +53,10 @@ pub const ORDERED_BY: &str = "belay.dev/ordered-by";
 pub const PLAN_UID: &str = "belay.dev/plan-uid";
 /// Label on what Belay creates: name of the plan, cut to fit a label.
 pub const PLAN_NAME: &str = "belay.dev/plan";
+/// Annotation on what Belay creates: digest of what it holds.
+pub const DIGEST: &str = "belay.dev/digest";
+/// Annotation of a snapshot: name of the ConfigMap whose contents it holds.
+pub const SOURCE: &str = "belay.dev/source";
+/// Annotation of the pod template of a followed workload: digest of the
+/// contents of its tracked ConfigMaps.
+pub const CONFIG_DIGEST: &str = "belay.dev/config-digest";

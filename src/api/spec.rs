@@ -190,7 +190,7 @@ pub struct Component {
     pub template: Option<Value>,
 
     /// ConfigMaps whose contents are released and rolled back with the
-    /// component. Not available yet.
+    /// component. The template of a component that has one must name them.
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     #[serde(skip_serializing_if = "Option::is_none")]

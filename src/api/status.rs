@@ -50,6 +50,9 @@ pub struct ReleasePlanStatus {
     /// The components, in the order of the plan.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<ComponentStatus>,
+    /// The tracked ConfigMaps as they were last seen.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub config_maps: Vec<ConfigMapStatus>,
     /// The release in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<ReleaseProgress>,
@@ -67,6 +70,20 @@ pub struct ReleasePlanStatus {
     /// The last decisions, newest last: what was decided, on which grounds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub decisions: Vec<DecisionEntry>,
+}
+
+/// A tracked ConfigMap as it was last seen.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ConfigMapStatus {
+    /// Its name.
+    pub name: String,
+    /// Digest of its contents when it was last read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// Whether it does not exist.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub missing: bool,
 }
 
 /// An annotation that was dealt with.
@@ -135,6 +152,10 @@ pub struct ComponentStatus {
     /// Digest of the partial template that was judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial_digest: Option<String>,
+    /// Digest of the contents of a followed workload's ConfigMaps that was
+    /// judged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_digest: Option<String>,
     /// Digest of the live template that was judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_digest: Option<String>,
@@ -274,6 +295,9 @@ pub enum Cause {
     WorkloadMissing,
     /// The record of what was being released was deleted or changed.
     RevisionLost,
+    /// The snapshot of a ConfigMap that is part of what was being released was
+    /// deleted or changed.
+    SnapshotLost,
     /// The content went back to the stable one.
     Reverted,
     /// The plan was deleted.
@@ -340,6 +364,10 @@ pub struct ReleaseRecord {
     pub started_at: Time,
     /// When it ended.
     pub ended_at: Time,
+    /// What it changed against the revision that was stable: images, other
+    /// fields, ConfigMaps. Empty if that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
     /// How it ended.
     pub result: ReleaseResult,
     /// Why, where it did not succeed.

@@ -10,7 +10,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Context, ReconcileError, error::judged};
+use super::{Context, ReconcileError, error::judged, snapshots};
 use crate::{
     api::{FIELD_MANAGER, FINALIZER, ORDERED_BY, PLAN_UID, StoredPlan},
     cluster::{self, ApplyFailure, apply_body, classify, deployments},
@@ -64,7 +64,16 @@ async fn carry_out(
         Action::CreateRevision { revision, number } => {
             create_revision(ctx, plan, revision, *number).await
         }
-        Action::PruneRevisions { keep } => prune_revisions(ctx, plan, keep).await,
+        Action::CreateSnapshot { tracked } => snapshots::create(ctx, plan, tracked).await,
+        Action::WriteContents {
+            tracked,
+            uid,
+            resource_version,
+        } => snapshots::write_back(ctx, plan, tracked, uid, resource_version).await,
+        Action::PruneRevisions { keep } => {
+            prune_revisions(ctx, plan, keep).await?;
+            snapshots::collect(ctx, plan, keep.is_empty()).await
+        }
         Action::Apply { write } => apply_template(ctx, &namespace, write).await,
         Action::Replace { write } => replace_template(ctx, &namespace, write).await,
         Action::Own {

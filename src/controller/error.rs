@@ -65,6 +65,11 @@ pub enum ReconcileError {
         /// What is wrong with it.
         source: crate::fields::FieldsError,
     },
+    /// The ConfigMaps of the cluster have not been listed yet.
+    #[error(
+        "the configmaps of the cluster are not known yet; may the operator list and watch them?"
+    )]
+    Unlisted,
     /// The pass took too long.
     #[error("the pass did not end within {0:?}")]
     Timeout(std::time::Duration),

@@ -21,7 +21,7 @@ pub(super) async fn heal(
     plan: &mut StoredPlan,
     parsed: &Plan,
 ) -> Result<(), ReconcileError> {
-    if plan.is_deleting() || plan.annotation(RELEASE_DIGEST) == Some(parsed.content()) {
+    if plan.is_deleting() || plan.annotation(RELEASE_DIGEST) == Some(parsed.spec_digest()) {
         return Ok(());
     }
     let name = plan.metadata.name.clone().unwrap_or_default();

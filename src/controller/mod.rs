@@ -6,6 +6,7 @@
 
 mod apply;
 mod backoff;
+mod config_maps;
 mod error;
 mod events;
 mod heal;
@@ -14,6 +15,7 @@ mod queue;
 mod reconcile;
 mod record;
 mod revisions;
+mod snapshots;
 mod sweep;
 mod trials;
 mod views;
@@ -22,7 +24,7 @@ mod watches;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use kube::{
     Api, Client, ResourceExt as _,
     api::PartialObjectMeta,
@@ -41,7 +43,7 @@ use crate::{
     api::{Phase, Reason, StoredPlan, WorkloadKind},
     clock::Clock,
     metrics::Metrics,
-    plan::{Target, targets_of},
+    plan::{Target, config_maps_of, targets_of},
     run,
 };
 
@@ -60,6 +62,8 @@ struct Context {
     conflicts: backoff::Backoffs,
     revisions: revisions::Revisions,
     trials: trials::Trials,
+    config_maps: config_maps::ConfigMaps,
+    unreadable: backoff::Backoffs,
     last_writes: record::LastWrites,
     resync: Duration,
 }
@@ -72,6 +76,8 @@ impl Context {
         self.conflicts.reset(uid);
         self.revisions.forget(uid);
         self.trials.forget(uid);
+        self.config_maps.forget(uid);
+        self.unreadable.reset(uid);
         self.last_writes.forget(uid);
     }
 }
@@ -92,6 +98,7 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
     } = process;
     let (store, writer) = reflector::store();
     let (sender, receiver) = mpsc::channel(1024);
+    let (config_maps, changed) = config_maps::ConfigMaps::watch(&client);
     let (watches, tasks) = watches::Watches::new(client.clone(), sender.clone());
     let queued = Arc::new(queue::Queued::new(metrics.clone()));
     let context = Arc::new(Context {
@@ -105,11 +112,14 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         conflicts: backoff::Backoffs::default(),
         revisions: revisions::Revisions::default(),
         trials: trials::Trials::default(),
+        config_maps,
+        unreadable: backoff::Backoffs::default(),
         last_writes: record::LastWrites::default(),
         resync,
     });
     let (forgetful, sweeper) = (Arc::clone(&context), Arc::clone(&context));
     let (of_deployments, of_plans) = (store.clone(), store.clone());
+    let (of_config_maps, queued_by_config_maps) = (store.clone(), Arc::clone(&queued));
     let (queued_by_plans, queued_by_deployments) = (Arc::clone(&queued), Arc::clone(&queued));
     let plans = watcher(
         Api::<StoredPlan>::all(client.clone()),
@@ -160,6 +170,18 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
                 plans
             },
         )
+        .watches_stream(changed, move |config_map: PartialObjectMeta<ConfigMap>| {
+            let namespace = config_map.namespace();
+            let plans = tracking(
+                &of_config_maps,
+                namespace.as_deref(),
+                &config_map.name_any(),
+            );
+            plans
+                .iter()
+                .for_each(|plan| queued_by_config_maps.add(plan));
+            plans
+        })
         .reconcile_on(triggers)
         .graceful_shutdown_on(stop.clone().cancelled_owned())
         .run(reconcile::reconcile, on_error, context)
@@ -219,6 +241,28 @@ fn naming(
     };
     plans
         .state_filter(named)
+        .iter()
+        .map(|plan| ObjectRef::from_obj(plan.as_ref()))
+        .collect()
+}
+
+/// Plans of a namespace that track a ConfigMap.
+fn tracking(
+    plans: &Store<StoredPlan>,
+    namespace: Option<&str>,
+    name: &str,
+) -> Vec<ObjectRef<StoredPlan>> {
+    let tracks = |plan: &StoredPlan| {
+        plan.metadata.namespace.as_deref() == namespace
+            && (config_maps_of(plan).any(|tracked| tracked == name)
+                || plan
+                    .status
+                    .iter()
+                    .flat_map(|s| &s.config_maps)
+                    .any(|c| c.name == name))
+    };
+    plans
+        .state_filter(tracks)
         .iter()
         .map(|plan| ObjectRef::from_obj(plan.as_ref()))
         .collect()

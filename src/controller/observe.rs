@@ -10,7 +10,7 @@ use kube::{Api, api::DynamicObject, runtime::reflector::ObjectRef};
 use serde_json::{Value, json};
 
 use super::{
-    Context, ReconcileError,
+    Context, ReconcileError, config_maps,
     error::judged,
     revisions,
     trials::{Answer, Question},
@@ -22,7 +22,7 @@ use crate::{
     },
     cluster::{Snapshot, as_stored, deployments, dry_run},
     fields::{Found, canon, managed_by},
-    machine::{self, DryRun, Observed, PlanFacts, Scope, Workload, World},
+    machine::{self, DryRun, Observed, PlanFacts, Scope, Source, Workload, World},
     plan::{Plan, Stamps, Target, Violations, incumbent},
     revision::Revision,
 };
@@ -42,6 +42,7 @@ pub(super) async fn observe(
     stored: &StoredPlan,
     parsed: Result<&Plan, &Violations>,
     status: &ReleasePlanStatus,
+    sources: BTreeMap<String, Source>,
 ) -> Result<World, ReconcileError> {
     let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
     let facts = facts(ctx, stored, parsed).await?;
@@ -66,11 +67,17 @@ pub(super) async fn observe(
     watch(ctx, stored, &facts.uid, &scope, &mut live, needs.pods);
     let revisions: BTreeMap<String, Arc<Revision>> =
         loaded.into_iter().map(|r| (r.name.clone(), r)).collect();
+    let resting = status.release.is_none();
+    let snapshots = if resting && !needs.dry_run.contains(&true) && revisions.is_empty() {
+        BTreeMap::new()
+    } else {
+        let wanted = machine::snapshots(&scope, revisions.values().map(AsRef::as_ref));
+        config_maps::kept(ctx, namespace, &facts.uid, &wanted).await?
+    };
     let stable = status
         .stable_revision
         .as_ref()
         .and_then(|name| revisions.get(name));
-    let resting = status.release.is_none();
     let tries = scope
         .iter()
         .zip(&mut live)
@@ -101,6 +108,8 @@ pub(super) async fn observe(
         components,
         revisions,
         known,
+        config_maps: sources,
+        snapshots,
     })
 }
 
@@ -199,7 +208,8 @@ async fn facts(
         release_generation: stored
             .annotation(RELEASE_GENERATION)
             .filter(|_| {
-                parsed.is_ok_and(|plan| stored.annotation(RELEASE_DIGEST) == Some(plan.content()))
+                parsed
+                    .is_ok_and(|plan| stored.annotation(RELEASE_DIGEST) == Some(plan.spec_digest()))
             })
             .and_then(|number| number.parse().ok()),
         requested_by: stored.annotation(REQUESTED_BY).map(str::to_owned),

@@ -12,7 +12,9 @@ use kube::{
     runtime::{controller::Action, reflector::ObjectRef},
 };
 
-use super::{Context, ReconcileError, apply, backoff::LASTING, events, heal, observe, record};
+use super::{
+    Context, ReconcileError, apply, backoff::LASTING, config_maps, events, heal, observe, record,
+};
 use crate::{
     api::{
         ConditionType, GatewayDuration, Phase, Reason, ReleasePlanStatus, StoredPlan,
@@ -103,9 +105,14 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileErr
     if let Ok(parsed) = &parsed {
         heal::heal(ctx, &mut plan, parsed).await?;
     }
-    let parsed = parsed.as_ref();
     let status = plan.status.clone().unwrap_or_default();
-    let mut world = observe::observe(ctx, &plan, parsed, &status).await?;
+    let read = config_maps::read(ctx, &plan, parsed.as_ref().ok(), &status).await?;
+    let parsed = parsed.map(|parsed| {
+        let uid = plan.metadata.uid.as_deref().unwrap_or_default();
+        parsed.resolved(uid, &machine::digests(&status, &read.sources))
+    });
+    let parsed = parsed.as_ref();
+    let mut world = observe::observe(ctx, &plan, parsed, &status, read.sources).await?;
     let decision = carry_out(ctx, &mut plan, parsed, &status, &mut world).await?;
     if decision.actions.contains(&machine::Action::RemoveFinalizer) {
         events::tell(ctx, &plan, &decision.events).await;
@@ -116,7 +123,10 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileErr
     log(&plan, &decision);
     count(ctx, &status, &decision.status);
     events::tell(ctx, &plan, &decision.events).await;
-    let wake = [decision.wake, put_off].into_iter().flatten().min();
+    let wake = [decision.wake, put_off, read.again]
+        .into_iter()
+        .flatten()
+        .min();
     Ok(Action::requeue(wake.unwrap_or(ctx.resync).min(ctx.resync)))
 }
 

@@ -13,7 +13,7 @@ use kube::{
     api::{DeleteParams, ListParams, PartialObjectMeta},
 };
 
-use super::{Context, apply, naming};
+use super::{Context, apply, config_maps::Snapshot, naming, snapshots};
 use crate::{
     api::{FIELD_MANAGER, PLAN_UID, WorkloadKind},
     fields::FieldSet,
@@ -46,13 +46,9 @@ async fn revisions(ctx: &Context) {
             return tracing::warn!(%error, "revisions of plans that are gone were not looked for");
         }
     };
-    let plans: HashSet<String> = ctx
-        .plans
-        .state()
-        .iter()
-        .filter_map(|plan| plan.uid())
-        .collect();
+    let plans = known(ctx);
     let now = ctx.clock.now();
+    orphaned(ctx, now).await;
     for revision in listed
         .iter()
         .filter(|revision| is_orphan(revision, &plans, now))
@@ -104,6 +100,36 @@ async fn marks(ctx: &Context) {
         page.continue_token = listed.metadata.continue_.filter(|token| !token.is_empty());
         if page.continue_token.is_none() {
             return;
+        }
+    }
+}
+
+/// Uids of the plans that there are.
+fn known(ctx: &Context) -> HashSet<String> {
+    let plans = ctx.plans.state();
+    plans.iter().filter_map(|plan| plan.uid()).collect()
+}
+
+/// Takes away snapshots of plans that are gone, and hands over those in use.
+async fn orphaned(ctx: &Context, now: Timestamp) {
+    if ctx.config_maps.listed().await.is_err() {
+        return tracing::warn!("snapshots of plans that are gone were not looked for");
+    }
+    let unowned = |snapshot: &Snapshot| {
+        let created = snapshot.meta.creation_timestamp.as_ref();
+        snapshot.meta.owner_references.is_none() && created.is_some_and(|at| is_old(at.0, now))
+    };
+    let mut orphans = ctx.config_maps.snapshots(unowned);
+    let plans = known(ctx);
+    orphans.retain(|orphan| !plans.contains(&orphan.plan_uid));
+    let namespaces: HashSet<&String> = orphans.iter().map(|orphan| &orphan.namespace).collect();
+    for namespace in namespaces {
+        let here = orphans
+            .iter()
+            .filter(|orphan| orphan.namespace == *namespace);
+        let here: Vec<_> = here.cloned().collect();
+        if let Err(error) = snapshots::part(ctx, namespace, &here).await {
+            tracing::warn!(%error, %namespace, "snapshots of plans that are gone were not taken away");
         }
     }
 }

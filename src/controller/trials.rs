@@ -87,8 +87,7 @@ impl Question {
         };
         let asked = (&self.uid, &self.live, &self.ownership);
         asked == (&other.uid, &other.live, &other.ownership)
-            && (&self.partial, &self.found, frozen)
-                == (&other.partial, &other.found, &other.frozen)
+            && (&self.partial, &self.found, frozen) == (&other.partial, &other.found, &other.frozen)
     }
 }
 
@@ -158,6 +157,8 @@ mod tests {
             template: Some(json!({"image": partial})),
             template_digest: None,
             leaving: false,
+            config_maps: Vec::new(),
+            tracked: Vec::new(),
         };
         let workload = Snapshot {
             uid: "u".to_owned(),
@@ -165,7 +166,13 @@ mod tests {
             ..Snapshot::default()
         };
         let frozen = frozen.map(|image| json!({"image": image}));
-        Question::new(&scope, &workload, owners, &Found::default(), frozen.as_ref())
+        Question::new(
+            &scope,
+            &workload,
+            owners,
+            &Found::default(),
+            frozen.as_ref(),
+        )
     }
 
     fn kept(question: Question, at: Instant) -> Trials {

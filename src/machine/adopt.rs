@@ -4,12 +4,13 @@
 use super::{
     Action, Workload,
     context::{Context, View, is_complete},
-    desired::{desired, missing},
+    desired::{Obstacle, desired, missing},
     needs::is_news,
-    report, restore, settle, stable,
+    report, restore, settle, snapshots, stable,
 };
 use crate::{
     api::{ComponentState, Phase, Reason},
+    config_maps::Tracked,
     fields::{FieldSet, Found, canon},
     plan::{Plan, Target},
     revision::{Frozen, MAX_BYTES, Revision, RevisionData},
@@ -61,6 +62,9 @@ pub(super) fn baseline(ctx: &mut Context<'_>, plan: &Plan) {
         }
     }
     ctx.status.phase = Some(Phase::Pending);
+    if let Some(text) = snapshots::too_large(ctx) {
+        return report::stalled(ctx, Reason::ConfigMapRefused, &text);
+    }
     if let Some(text) = missing(ctx) {
         for index in 0..ctx.scope.len() {
             let gone = ctx
@@ -141,6 +145,15 @@ fn take(ctx: &mut Context<'_>, plan: &Plan) {
         // What is live is what the plan asks for, with the fields that it will
         // own and what stands in them.
         Ok(desired) if !desired.changed() => desired.data(),
+        // Contents that cannot be kept cannot be returned to.
+        Err(obstacle)
+            if matches!(
+                obstacle.reason,
+                Reason::SnapshotLost | Reason::ConfigMapRefused
+            ) =>
+        {
+            return report::stalled(ctx, obstacle.reason, &obstacle.message);
+        }
         _ => RevisionData {
             canon: canon::CANON_VERSION,
             // What the plan asks for was not released yet.
@@ -151,7 +164,9 @@ fn take(ctx: &mut Context<'_>, plan: &Plan) {
     if let Some(text) = too_large(&data) {
         return report::stalled(ctx, Reason::TemplateRefused, &text);
     }
-    store(ctx, data);
+    if let Err(obstacle) = store(ctx, data) {
+        return report::stalled(ctx, obstacle.reason, &obstacle.message);
+    }
     ctx.status.phase = Some(Phase::Stable);
     let name = ctx.status.stable_revision.clone().unwrap_or_default();
     ctx.tell(
@@ -174,7 +189,13 @@ pub(super) fn too_large(data: &RevisionData) -> Option<String> {
     })
 }
 
-fn store(ctx: &mut Context<'_>, data: RevisionData) {
+fn store(ctx: &mut Context<'_>, data: RevisionData) -> Result<(), Obstacle> {
+    let tracked: Vec<Tracked> = data
+        .components
+        .iter()
+        .flat_map(|c| c.config_maps.clone())
+        .collect();
+    snapshots::store(ctx, &tracked)?;
     let facts = &ctx.input.world.plan;
     let revision = data.named(&facts.name, &facts.uid);
     let number = ctx.status.history.last().map_or(0, |record| record.number);
@@ -183,6 +204,7 @@ fn store(ctx: &mut Context<'_>, data: RevisionData) {
         revision: Box::new(revision),
         number,
     });
+    Ok(())
 }
 
 fn frozen(view: View<'_>) -> Option<Frozen> {
@@ -196,6 +218,12 @@ fn frozen(view: View<'_>) -> Option<Frozen> {
         carried: FieldSet::default(),
         found: Found::default(),
         emptied: None,
+        // A template of the user's own names the ConfigMap itself.
+        config_maps: if view.scope.template.is_none() {
+            view.scope.tracked.clone()
+        } else {
+            Vec::new()
+        },
     })
 }
 
@@ -253,10 +281,13 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
         report::stalled(ctx, Reason::TemplateRefused, &text);
         return true;
     }
+    if let Err(obstacle) = store(ctx, data) {
+        stable::obstructed(ctx, obstacle.reason, &obstacle.message);
+        return true;
+    }
     for action in disowned {
         ctx.act(action);
     }
-    store(ctx, data);
     ctx.status.components.retain(|c| !is_gone(&c.workload));
     // The rest of the content may be new as well, or only the spec's record of
     // it: the next pass looks at all of it.

@@ -8,10 +8,10 @@
 use std::time::Duration;
 
 use super::{
-    Action,
+    Action, contents,
     context::{Context, conflict, cut},
-    desired::undone,
-    rebuild, report, restore, settle, stable, stopped,
+    desired::{Obstacle, undone},
+    rebuild, report, restore, settle, snapshots, stable, stopped,
     types::TemplateWrite,
     ways,
 };
@@ -432,6 +432,22 @@ fn retry(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         .flat_map(|refused| &refused.live)
         .map(|live| live.workload.clone())
         .collect();
+    let contents: Result<Vec<Vec<Action>>, Obstacle> = ctx
+        .components()
+        .filter(|view| live.contains(&view.scope.target.to_ref()))
+        .filter_map(|view| revision?.data.of(&view.scope.target))
+        .map(|frozen| {
+            let create = snapshots::secure(ctx, &frozen.config_maps)?;
+            Ok([create, contents::bring(ctx, frozen)?].concat())
+        })
+        .collect();
+    let contents = match contents {
+        Ok(writes) => writes.concat(),
+        Err(obstacle) => return ignored(obstacle.message),
+    };
+    for write in contents {
+        ctx.act_once(write);
+    }
     let writes: Vec<TemplateWrite> = ctx
         .components()
         .filter(|view| live.contains(&view.scope.target.to_ref()))

@@ -10,7 +10,7 @@ use k8s_openapi::{
 
 use super::{
     Action, Decision, EventNote, Input, Observed, Scope, Workload, adopt, commands, deletion,
-    rebuild, report, restore, rollout, scope, settle, stable, stopped,
+    rebuild, report, restore, rollout, scope, settle, snapshots, stable, stopped,
 };
 use crate::{
     api::{
@@ -49,6 +49,7 @@ fn run(ctx: &mut Context<'_>) {
         }
         return;
     }
+    snapshots::remember(ctx);
     if facts.deleting {
         return deletion::run(ctx);
     }
@@ -205,7 +206,11 @@ impl<'a> Context<'a> {
     pub(super) fn act(&mut self, action: Action) {
         let outside = matches!(
             action,
-            Action::CreateRevision { .. } | Action::Apply { .. } | Action::Replace { .. }
+            Action::CreateRevision { .. }
+                | Action::CreateSnapshot { .. }
+                | Action::WriteContents { .. }
+                | Action::Apply { .. }
+                | Action::Replace { .. }
         );
         let facts = &self.input.world.plan;
         if outside
@@ -219,10 +224,21 @@ impl<'a> Context<'a> {
         self.actions.push(action);
     }
 
+    /// The same, unless this pass does it already.
+    pub(super) fn act_once(&mut self, action: Action) {
+        if !self.actions.contains(&action) {
+            self.act(action);
+        }
+    }
+
     /// Takes back the writes of templates that were decided in this pass.
     pub(super) fn discard_writes(&mut self) {
-        let template =
-            |action: &Action| matches!(action, Action::Apply { .. } | Action::Replace { .. });
+        let template = |action: &Action| {
+            matches!(
+                action,
+                Action::Apply { .. } | Action::Replace { .. } | Action::WriteContents { .. }
+            )
+        };
         self.actions.retain(|action| !template(action));
     }
 

@@ -4,9 +4,10 @@
 use serde_json::{Value, json};
 
 use super::{
-    DryRun, adopt,
+    Action, DryRun, adopt, contents,
     context::{Context, View},
     needs::found,
+    snapshots,
 };
 use crate::{
     api::Reason,
@@ -33,10 +34,14 @@ pub(super) struct Desired {
     pub(super) frozen: Vec<Frozen>,
     /// How each differs from the stable revision.
     pub(super) changes: Vec<Change>,
+    /// Whether each still has its stable template.
+    pub(super) waiting: Vec<bool>,
     /// Digest of all that is wanted.
     pub(super) content: String,
     /// Digest of the spec's content that is part of it.
     pub(super) spec: String,
+    /// Snapshots that have to be stored before any of it may be written.
+    pub(super) keep: Vec<Action>,
 }
 
 impl Desired {
@@ -50,10 +55,11 @@ impl Desired {
         self.frozen
             .iter()
             .zip(&self.changes)
-            .any(|(frozen, change)| match change {
+            .zip(&self.waiting)
+            .any(|((frozen, change), waiting)| match change {
                 Change::None => false,
                 Change::Surroundings => true,
-                Change::Content => frozen.partial_digest.is_none(),
+                Change::Content => frozen.partial_digest.is_none() && !waiting,
             })
     }
 
@@ -119,10 +125,14 @@ fn collect<'a>(
 ) -> Result<Desired, Obstacle> {
     let mut frozen = Vec::new();
     let mut changes = Vec::new();
+    let mut keep = Vec::new();
+    let mut waiting = Vec::new();
     let mut faults: Vec<(Reason, String)> = Vec::new();
     for view in ctx.components() {
-        match of(view) {
-            Ok(wanted) => {
+        match of(view).and_then(|wanted| kept(ctx, wanted)) {
+            Ok((wanted, create)) => {
+                keep.extend(create);
+                waiting.push(is_waiting(ctx, view));
                 changes.push(change(ctx, view, &wanted));
                 frozen.push(wanted);
             }
@@ -145,8 +155,10 @@ fn collect<'a>(
     let desired = Desired {
         frozen,
         changes,
+        waiting,
         content,
         spec,
+        keep,
     };
     match adopt::too_large(&desired.data()) {
         None => Ok(desired),
@@ -157,13 +169,30 @@ fn collect<'a>(
     }
 }
 
-/// Names the workloads that do not exist.
+/// Whether a component has its stable template still.
+fn is_waiting(ctx: &Context<'_>, view: View<'_>) -> bool {
+    let stable = ctx
+        .stable()
+        .and_then(|stable| stable.data.of(&view.scope.target));
+    let live = view.observed.workload.as_ref();
+    live.zip(stable)
+        .is_some_and(|(live, stable)| canon::equal(&live.template, &stable.template))
+}
+
+/// What is wanted, if the contents that belong to it are kept or can be, and
+/// what has to be done for that.
+fn kept(ctx: &Context<'_>, wanted: Frozen) -> Result<(Frozen, Vec<Action>), Obstacle> {
+    let create = snapshots::secure(ctx, &wanted.config_maps)?;
+    Ok((wanted, create))
+}
+
+/// Names the workloads and the ConfigMaps that do not exist.
 pub(super) fn missing(ctx: &Context<'_>) -> Option<String> {
-    let names: Vec<String> = ctx
+    let workloads = ctx
         .components()
         .filter(|c| c.observed.workload.is_none())
-        .map(|c| c.scope.target.to_string())
-        .collect();
+        .map(|c| c.scope.target.to_string());
+    let names: Vec<String> = workloads.chain(snapshots::missing(ctx)).collect();
     (!names.is_empty()).then(|| {
         format!(
             "waiting for {} to exist. Create what is missing, or correct the name in the plan",
@@ -197,7 +226,7 @@ fn earlier(ctx: &Context<'_>, view: View<'_>, to: &Revision) -> Result<Frozen, O
     if view.scope.template.is_none() {
         return Ok(named(Frozen {
             partial_digest: None,
-            fields: FieldSet::default(),
+            fields: contents::fields(&then.template, &then.config_maps),
             found: Found::default(),
             emptied: None,
             ..then.clone()
@@ -233,6 +262,7 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         carried: FieldSet::default(),
         found,
         emptied: None,
+        config_maps: view.scope.tracked.clone(),
     };
     let Some(workload) = &view.observed.workload else {
         return Err(Obstacle {
@@ -242,18 +272,14 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
     };
     if view.scope.template.is_none() {
         // What was refused is not wanted, wherever it is set again.
+        let template = contents::now(ctx, view.scope, workload);
         if let Some(stable) = stable
-            && ctx.live_refused(&view.scope.target, &canon::digest(&workload.template))
+            && ctx.live_refused(&view.scope.target, &canon::digest(&template))
         {
             return Ok(stable.clone());
         }
-        let template = workload.template.clone();
-        return Ok(frozen(
-            None,
-            template,
-            FieldSet::default(),
-            Found::default(),
-        ));
+        let fields = contents::fields(&template, &view.scope.tracked);
+        return Ok(frozen(None, template, fields, Found::default()));
     }
     if refused && let Some(stable) = stable {
         // The stable values hold in the plan's own fields, whatever somebody
@@ -262,6 +288,7 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         let digest = stable.partial_digest.clone();
         return Ok(Frozen {
             emptied: stable.emptied.clone(),
+            config_maps: stable.config_maps.clone(),
             ..frozen(digest, template, stable.fields.clone(), found)
         });
     }

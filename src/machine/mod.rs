@@ -8,6 +8,7 @@
 
 mod adopt;
 mod commands;
+mod contents;
 mod context;
 mod deletion;
 mod desired;
@@ -20,6 +21,7 @@ mod restore;
 mod rollout;
 mod scope;
 mod settle;
+mod snapshots;
 mod stable;
 mod stopped;
 mod types;
@@ -29,9 +31,10 @@ pub(crate) use context::cut_to;
 pub use context::step;
 pub use needs::{Needs, found, needs};
 pub use scope::{Scope, scope};
+pub use snapshots::{digests, snapshots, sources};
 pub use types::{
     Action, Decision, DryRun, EventNote, Input, Known, NewPods, Observed, PlanFacts, PodFault,
-    TemplateWrite, Workload, World,
+    Source, TemplateWrite, Workload, World,
 };
 
 #[cfg(test)]

@@ -110,6 +110,7 @@ pub(super) fn is_news(
     };
     known.name != scope.name
         || known.partial_digest != scope.template_digest
+        || known.config_digest != scope.config_digest()
         || known.uid.as_deref() != Some(workload.uid.as_str())
         || known.live_digest.as_deref() != Some(canon::digest(&workload.template).as_str())
 }

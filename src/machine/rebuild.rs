@@ -3,6 +3,7 @@
 //! never by adopting what is live.
 
 use super::{
+    contents,
     context::{Context, is_at, is_complete},
     report,
     rollout::reset,
@@ -49,6 +50,7 @@ pub(super) fn run(ctx: &mut Context<'_>) -> bool {
             kind: ReleaseKind::Content,
             revision: Some(stable.revision.name.clone()),
             requested_by: None,
+            changes: Vec::new(),
             from: None,
             unproven: false,
             started_at: at.clone(),
@@ -82,7 +84,8 @@ fn is_live(ctx: &Context<'_>, known: &Known) -> bool {
         let frozen = known.revision.data.of(&view.scope.target);
         let workload = view.observed.workload.as_ref();
         workload.zip(frozen).is_some_and(|(workload, frozen)| {
-            let touched = frozen.touched().union(&workload.owned);
+            let owned = workload.owned.difference(&contents::annotation());
+            let touched = frozen.touched().union(&owned);
             is_complete(workload) && is_at(workload, frozen, &touched)
         })
     })

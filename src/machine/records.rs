@@ -2,10 +2,17 @@
 //! are kept for them.
 
 use super::{
-    Action,
+    Action, contents,
     context::{Context, cut},
 };
-use crate::api::{ReleasePlanStatus, ReleaseRecord, ReleaseResult};
+use serde_json::Value;
+
+use crate::{
+    api::{ReleasePlanStatus, ReleaseRecord, ReleaseResult},
+    config_maps::rewrite,
+    fields::{canon, diff},
+    revision::Frozen,
+};
 
 /// How many records are kept where the plan cannot be read.
 const LIMIT: usize = 10;
@@ -20,6 +27,7 @@ pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Opti
         revision: ctx.status.target_revision.clone(),
         requested_by: release.requested_by.clone(),
         unproven: false,
+        changes: changes(ctx),
         from: ctx.status.stable_revision.clone(),
         started_at: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(release.started_at.0),
         ended_at: ended,
@@ -74,4 +82,60 @@ fn needed(status: &ReleasePlanStatus) -> impl Iterator<Item = String> {
         .chain(status.proven_revision.clone())
         .chain(status.target_revision.clone())
         .chain(applied)
+}
+
+/// Changes that a record lists.
+const CHANGES: usize = 8;
+/// Longest of them, in characters.
+const CHANGE: usize = 160;
+
+/// What the target changes against the stable revision, in short.
+fn changes(ctx: &Context<'_>) -> Vec<String> {
+    let (Some(target), Some(stable)) = (ctx.target(), ctx.stable()) else {
+        return Vec::new();
+    };
+    let mut changes = Vec::new();
+    for now in &target.data.components {
+        let mut before = stable.data.components.iter();
+        let Some(before) = before.find(|before| before.workload == now.workload) else {
+            changes.push(format!("{}: new in the plan", now.name));
+            continue;
+        };
+        for change in diff(&plain(before), &plain(now)) {
+            changes.push(format!("{}: {change}", now.name));
+        }
+        for tracked in &now.config_maps {
+            let mut known = before.config_maps.iter();
+            let known = known.find(|known| known.name == tracked.name);
+            let text = match known {
+                Some(known) if known.digest == tracked.digest => continue,
+                Some(known) => format!(
+                    "{} → {}",
+                    canon::short(&known.digest),
+                    canon::short(&tracked.digest)
+                ),
+                None => format!("tracked from {}", canon::short(&tracked.digest)),
+            };
+            changes.push(format!("{}: configmap {}: {text}", now.name, tracked.name));
+        }
+    }
+    let rest = changes.len().saturating_sub(CHANGES);
+    changes.truncate(CHANGES);
+    for change in &mut changes {
+        if let Some((end, _)) = change.char_indices().nth(CHANGE) {
+            change.truncate(end);
+            change.push('…');
+        }
+    }
+    if rest > 0 {
+        changes.push(format!("{rest} more"));
+    }
+    changes
+}
+
+/// A template with the names that people gave to its ConfigMaps.
+fn plain(frozen: &Frozen) -> Value {
+    let names = frozen.config_maps.iter();
+    let names = names.map(|tracked| (tracked.snapshot.clone(), tracked.name.clone()));
+    contents::plain(&rewrite(&frozen.template, &names.collect()))
 }

@@ -28,7 +28,12 @@ pub(super) fn stalled(ctx: &mut Context<'_>, reason: Reason, message: &str) {
     }
     if matches!(
         reason,
-        Reason::TemplateRefused | Reason::Contended | Reason::RevisionLost
+        Reason::TemplateRefused
+            | Reason::Contended
+            | Reason::RevisionLost
+            | Reason::SnapshotLost
+            | Reason::ConfigMapRefused
+            | Reason::ConfigMapEdited
     ) {
         ctx.wake_while_stalled(reason);
     }
@@ -99,7 +104,7 @@ fn set(
 /// Marks the content that is wanted now as judged.
 pub(super) fn judged(ctx: &mut Context<'_>) {
     if let Ok(plan) = ctx.input.plan {
-        ctx.status.observed_content = Some(plan.content().to_owned());
+        ctx.status.observed_content = Some(plan.spec_digest().to_owned());
     }
     if let Some(number) = ctx.input.world.plan.release_generation {
         ctx.status.observed_release_generation = Some(number);

@@ -4,12 +4,15 @@
 use std::time::Duration;
 
 use super::{
-    Action, Workload, adopt, commands,
+    Action, Workload, adopt, commands, contents,
     context::{Context, View, cut, is_at, is_complete},
+    desired::Obstacle,
     judge,
     records::{prune, record},
     report,
     rollout::{narrow, reset},
+    scope::backwards,
+    snapshots,
     stable::{self, may_write},
     stopped, ways,
 };
@@ -182,8 +185,9 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     let mut waiting = Vec::new();
     let mut contended = None;
     let mut refused = None;
+    let mut lost: Option<Obstacle> = None;
     let mut late = false;
-    for index in backwards(ctx) {
+    for index in backwards(&ctx.scope) {
         let Some(scope) = ctx.scope.get(index).cloned() else {
             continue;
         };
@@ -214,7 +218,34 @@ pub(super) fn run(ctx: &mut Context<'_>) {
             }
             continue;
         }
-        if !is_at(workload, frozen, &touched) {
+        let at = is_at(workload, frozen, &touched);
+        // Contents go back before the code that reads them.
+        let contents = match contents::bring(ctx, frozen) {
+            Ok(writes) => writes,
+            // It was edited and not moved: that is judged when this is over.
+            Err(obstacle) if obstacle.reason == Reason::ConfigMapEdited && at => Vec::new(),
+            Err(obstacle) => {
+                waiting.push(format!("{} to go back", scope.target));
+                lost.get_or_insert(obstacle);
+                continue;
+            }
+        };
+        if at && !contents.is_empty() {
+            waiting.push(format!("configmaps of {} to go back", scope.target));
+            let kept = snapshots::store(ctx, &frozen.config_maps);
+            if let Err(obstacle) = kept {
+                lost.get_or_insert(obstacle);
+            } else if may_write(ctx, index, 1 + stable::REASSERTIONS) {
+                for write in contents {
+                    ctx.act_once(write);
+                }
+            } else {
+                let fields = ways::fields(&workload.template, &frozen.template, &touched);
+                contended.get_or_insert(stable::managers(ctx, view, workload, &fields));
+            }
+            continue;
+        }
+        if !at {
             waiting.push(format!("{} to go back", scope.target));
             let own = project(&frozen.template, &touched);
             if let Some(gone) = missing_containers(&own, &workload.template)
@@ -238,7 +269,11 @@ pub(super) fn run(ctx: &mut Context<'_>) {
                 ));
                 continue;
             }
-            if let Some(text) = back(ctx, view, workload, frozen, &touched) {
+            if let Err(obstacle) = snapshots::store(ctx, &frozen.config_maps) {
+                lost.get_or_insert(obstacle);
+                continue;
+            }
+            if let Some(text) = back(ctx, view, workload, frozen, &touched, contents) {
                 contended.get_or_insert(text);
             }
             continue;
@@ -271,9 +306,16 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     if waiting.is_empty() {
         return finish(ctx, stable);
     }
-    let stuck = late || contended.is_some() || refused.is_some();
+    let stuck = late || contended.is_some() || refused.is_some() || lost.is_some();
     if stuck && newer_spec(ctx) && !ctx.input.world.plan.deleting {
         return supersede(ctx);
+    }
+    if let Some(obstacle) = lost {
+        let text = format!("{}; all others went back", obstacle.message);
+        if obstacle.reason == Reason::TargetsMissing {
+            return report::progressing(ctx, obstacle.reason, &text);
+        }
+        return report::stalled(ctx, obstacle.reason, &text);
     }
     if let Some(text) = refused {
         let text = format!("{text}, or change the content of the plan. All others went back");
@@ -331,7 +373,14 @@ fn newer_spec(ctx: &Context<'_>) -> bool {
     let known = |revision: Option<&Revision>| {
         revision.is_some_and(|revision| revision.data.spec == plan.content())
     };
-    !ctx.spec_refused(plan) && !known(ctx.target()) && !known(ctx.stable())
+    let tried = ctx
+        .release()
+        .is_some_and(|release| release.content == plan.content());
+    snapshots::is_resolved(ctx)
+        && !tried
+        && !ctx.spec_refused(plan)
+        && !known(ctx.target())
+        && !known(ctx.stable())
 }
 
 /// Leaves a rollback that does not come to its end for newer content.
@@ -385,7 +434,10 @@ fn touched(ctx: &Context<'_>, target: &Target) -> FieldSet {
         .map(|workload| workload.owned.clone());
     // What is owned now was taken by somebody's release, even where the record
     // of it is lost.
-    ctx.touched(target).union(&owned.unwrap_or_default())
+    let owned = owned
+        .unwrap_or_default()
+        .difference(&contents::annotation());
+    ctx.touched(target).union(&owned)
 }
 
 /// Brings back also what surrounds the plan's fields, once: it may be what
@@ -425,7 +477,8 @@ fn is_newer(ctx: &Context<'_>, view: View<'_>, workload: &Workload) -> bool {
         .map(|release| release.applied.clone())
         .unwrap_or_default();
     let stable = ctx.stable().and_then(|s| s.data.of(&view.scope.target));
-    let is_live = |frozen: &Frozen| canon::equal(&frozen.template, &workload.template);
+    let live = contents::plain(&workload.template);
+    let is_live = |frozen: &Frozen| canon::equal(&contents::plain(&frozen.template), &live);
     ctx.touched(&view.scope.target).is_empty()
         && !stable.is_some_and(is_live)
         && applied.iter().all(|name| {
@@ -443,6 +496,7 @@ fn back(
     workload: &Workload,
     frozen: &Frozen,
     touched: &FieldSet,
+    contents: Vec<Action>,
 ) -> Option<String> {
     if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
         let fields = ways::fields(&workload.template, &frozen.template, touched);
@@ -451,6 +505,9 @@ fn back(
     if let Some(component) = ctx.component(view.index) {
         component.state = Some(ComponentState::Restoring);
         component.progress_at = None;
+    }
+    for write in contents {
+        ctx.act_once(write);
     }
     let body = frozen.body(touched);
     let says_all = || touched.leaves().iter().all(|p| get(&body, p).is_some());
@@ -468,23 +525,6 @@ fn back(
         Action::Replace { write }
     });
     None
-}
-
-/// The components in the reverse of the order they were written in.
-fn backwards(ctx: &Context<'_>) -> Vec<usize> {
-    let mut order: Vec<usize> = Vec::new();
-    while order.len() < ctx.scope.len() {
-        let next = ctx.scope.iter().enumerate().find_map(|(index, scope)| {
-            let due = scope.after.iter().all(|before| order.contains(before));
-            (!order.contains(&index) && due).then_some(index)
-        });
-        match next {
-            Some(index) => order.push(index),
-            None => break,
-        }
-    }
-    order.reverse();
-    order
 }
 
 /// Enters what failed among the refused contents.

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use super::{
-    Action, Workload, adopt, commands,
+    Action, Workload, adopt, commands, contents,
     context::{Context, View, is_at, is_complete},
     judge,
     records::{prune, record},
-    report, restore,
+    report, restore, snapshots,
     stable::{self, may_write, numbers},
     stopped,
     types::TemplateWrite,
@@ -365,6 +365,20 @@ fn promote(
         pass.held.get_or_insert((Reason::TemplateMismatch, text));
         return;
     }
+    // Contents go before the code that reads them. But for an undo they are
+    // what is live.
+    let contents = if undo {
+        contents::bring(ctx, frozen)
+    } else {
+        Ok(Vec::new())
+    };
+    let contents = match contents {
+        Ok(writes) => writes,
+        Err(obstacle) => {
+            pass.held.get_or_insert((obstacle.reason, obstacle.message));
+            return;
+        }
+    };
     // One write forward, and a few more over somebody who takes it back.
     if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
         let touched = ctx.touched(&view.scope.target);
@@ -373,8 +387,20 @@ fn promote(
         pass.held.get_or_insert((Reason::Contended, text));
         return;
     }
+    if let Err(obstacle) = snapshots::store(ctx, &frozen.config_maps) {
+        pass.failure.get_or_insert(Failure {
+            component: Some(view.scope.name.clone()),
+            cause: Cause::SnapshotLost,
+            message: obstacle.message,
+            at: ctx.micros(),
+        });
+        return;
+    }
     if let Some(component) = ctx.component(view.index) {
         component.state = Some(ComponentState::Updating);
+    }
+    for write in contents {
+        ctx.act_once(write);
     }
     let touched = ctx.touched(&view.scope.target).union(&workload.owned);
     let write = |template| -> TemplateWrite { stable::write(view, workload, template) };
@@ -413,8 +439,11 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
     } else {
         Some(plan.content().to_owned())
     };
-    // Another set of components waits for the end of the release.
-    let edited = spec.as_ref() != Some(&target.data.spec) && !ctx.set_changed(plan);
+    // Another set of components waits for the end of the release,
+    // as does one whose contents are not known.
+    let edited = spec.as_ref() != Some(&target.data.spec)
+        && !ctx.set_changed(plan)
+        && snapshots::is_resolved(ctx);
     let stable = ctx.stable();
     let live: Vec<String> = ctx
         .components()
@@ -425,7 +454,8 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
                 return None;
             }
             let known = stable.and_then(|stable| stable.data.of(&view.scope.target));
-            let same = |frozen: &Frozen| canon::equal(&frozen.template, &workload.template);
+            let now = contents::now(ctx, view.scope, workload);
+            let same = |frozen: &Frozen| canon::equal(&frozen.template, &now);
             (!same(frozen) && !known.is_some_and(same)).then(|| view.scope.name.clone())
         })
         .collect();
@@ -437,8 +467,8 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
             let frozen = target.data.of(&view.scope.target)?;
             let known = stable?.data.of(&view.scope.target)?;
             let followed = ctx.touched(&view.scope.target).is_empty();
-            let back = canon::equal(&known.template, &workload.template)
-                && !canon::equal(&frozen.template, &workload.template);
+            let now = contents::now(ctx, view.scope, workload);
+            let back = canon::equal(&known.template, &now) && !canon::equal(&frozen.template, &now);
             (followed && back && !undo).then(|| view.scope.name.clone())
         })
         .collect();

@@ -1,7 +1,9 @@
 //! Which workloads a pass is about.
 
+use super::contents;
 use crate::{
     api::ReleasePlanStatus,
+    config_maps::Tracked,
     plan::{ComponentPlan, Plan, Target},
 };
 use serde_json::Value;
@@ -17,10 +19,25 @@ pub struct Scope {
     pub template: Option<Value>,
     /// Digest of the partial template.
     pub template_digest: Option<String>,
+    /// ConfigMaps whose contents belong to it.
+    pub config_maps: Vec<String>,
+    /// The same with their contents, as far as these are known.
+    pub tracked: Vec<Tracked>,
     /// Indices of the components before it.
     pub after: Vec<usize>,
     /// Whether it left the plan and is only let go.
     pub leaving: bool,
+}
+
+impl Scope {
+    /// Digest of the contents that belong to a followed workload.
+    #[must_use]
+    pub fn config_digest(&self) -> Option<String> {
+        if self.template.is_some() {
+            return None;
+        }
+        contents::digest(&self.tracked)
+    }
 }
 
 impl From<&ComponentPlan> for Scope {
@@ -30,6 +47,8 @@ impl From<&ComponentPlan> for Scope {
             target: component.target.clone(),
             template: component.template.clone(),
             template_digest: component.template_digest.clone(),
+            config_maps: component.config_maps.clone(),
+            tracked: component.tracked.clone(),
             after: component.after.clone(),
             leaving: false,
         }
@@ -47,6 +66,8 @@ pub fn scope(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Scope> {
             target: Target::from_ref(&c.workload)?,
             template: None,
             template_digest: None,
+            config_maps: Vec::new(),
+            tracked: Vec::new(),
             after: Vec::new(),
             leaving: true,
         })
@@ -81,4 +102,21 @@ pub fn scope(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Scope> {
         .filter(|k| !planned.iter().any(|p| p.target == k.target))
         .collect();
     planned.into_iter().chain(left).collect()
+}
+
+/// The components in the reverse of the order they are written in.
+pub(super) fn backwards(scope: &[Scope]) -> Vec<usize> {
+    let mut order: Vec<usize> = Vec::new();
+    while order.len() < scope.len() {
+        let next = scope.iter().enumerate().find_map(|(index, scope)| {
+            let due = scope.after.iter().all(|before| order.contains(before));
+            (!order.contains(&index) && due).then_some(index)
+        });
+        match next {
+            Some(index) => order.push(index),
+            None => break,
+        }
+    }
+    order.reverse();
+    order
 }

@@ -83,6 +83,10 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
             if obstacle.reason == Reason::TargetsMissing {
                 return gone(ctx, plan, obstacle.message);
             }
+            // It has no revision to be known by, should the way back be stuck.
+            if let Some(release) = ctx.status.release.as_mut() {
+                plan.content().clone_into(&mut release.content);
+            }
             return restore::refused(ctx, obstacle.message);
         }
         Err(obstacle) => {
@@ -197,6 +201,10 @@ fn prepare(ctx: &mut Context<'_>, desired: &Desired) {
     release.applied.retain(|applied| *applied != name);
     release.applied.push(name.clone());
     let number = release.number;
+    // Contents first: whatever names a snapshot finds it.
+    for action in desired.keep.clone() {
+        ctx.act_once(action);
+    }
     ctx.act(Action::CreateRevision {
         revision: Box::new(revision),
         number,

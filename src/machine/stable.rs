@@ -6,11 +6,11 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    Action, Workload, adopt,
+    Action, Scope, Workload, adopt, contents,
     context::{Context, View, is_at, is_complete},
-    desired::{Change, Desired, desired},
+    desired::{Change, Desired, Obstacle, desired},
     needs::is_news,
-    report, restore, settle,
+    report, restore, settle, snapshots,
     types::{DryRun, TemplateWrite},
     ways,
 };
@@ -33,6 +33,9 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         || ctx.scope.len() != ctx.status.components.len();
     if let Some(text) = super::desired::missing(ctx) {
         return report::progressing(ctx, Reason::TargetsMissing, &text);
+    }
+    if let Some(text) = snapshots::too_large(ctx) {
+        return report::stalled(ctx, Reason::ConfigMapRefused, &text);
     }
     if !news {
         prove(ctx);
@@ -74,6 +77,9 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         return report::stalled(ctx, Reason::TemplateRefused, &text);
     }
     let reasserted = reassert(ctx, plan, stable, &desired);
+    if let Some(obstacle) = reasserted.lost {
+        return obstructed(ctx, obstacle.reason, &obstacle.message);
+    }
     if let Some(text) = reasserted.contended {
         return report::stalled(ctx, Reason::Contended, &text);
     }
@@ -141,9 +147,13 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
     let last = ctx.status.history.last();
     let last = last.filter(|record| record.result == ReleaseResult::RolledBack);
     let last = last.and_then(|record| record.revision.as_deref());
+    // So it is of contents that were put back themselves, which a templated
+    // component may track as well.
+    let reads = |scope: &Scope| scope.template.is_none() && !scope.config_maps.is_empty();
+    let reads = ctx.scope.iter().any(reads);
     let refused = ctx.status.refused.iter().rev().find(|r| {
-        r.spec.as_deref() == Some(plan.content())
-            || (r.spec.is_none() && last == Some(r.revision.as_str()))
+        let followed = r.spec.is_none() || (reads && !r.live.is_empty());
+        r.spec.as_deref() == Some(plan.content()) || (followed && last == Some(r.revision.as_str()))
     });
     if let Some(refused) = refused.cloned() {
         let (what, reason) = if refused.cause == Cause::Undone {
@@ -171,7 +181,15 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         return report::progressing(ctx, Reason::Settling, text);
     }
     report::judged(ctx);
-    report::ready(ctx, &format!("{revision} is released and healthy"));
+    let gone = ctx.status.config_maps.iter().filter(|c| c.missing);
+    let gone: Vec<&str> = gone.map(|c| c.name.as_str()).collect();
+    let gone = if gone.is_empty() {
+        String::new()
+    } else {
+        let gone = gone.join(" and ");
+        format!("; configmap {gone} was deleted, and the contents that it had stay in use")
+    };
+    report::ready(ctx, &format!("{revision} is released and healthy{gone}"));
 }
 
 /// Something stands in the way of knowing what is wanted. Nothing has been
@@ -199,10 +217,24 @@ fn begin(ctx: &mut Context<'_>, plan: &Plan, desired: &Desired) {
     settle::begin(ctx, desired);
 }
 
+/// A write that a component needs between releases.
+struct Due {
+    index: usize,
+    action: Action,
+    /// Whether it goes over somebody else's.
+    fight: bool,
+    /// Who is in the way if it does so too often.
+    who: String,
+    /// What to tell of it.
+    text: String,
+}
+
 /// What came of holding the plan's fields against other writers.
 struct Reasserted {
     wrote: bool,
     contended: Option<String>,
+    /// Contents that the templates count on are not kept.
+    lost: Option<Obstacle>,
 }
 
 /// Sets the plan's fields again where somebody took them, and takes those that
@@ -215,7 +247,7 @@ fn reassert(
     desired: &Desired,
 ) -> Reasserted {
     let refused = ctx.spec_refused(plan);
-    let mut due: Vec<(usize, Action, bool, String, String)> = Vec::new();
+    let mut due: Vec<Due> = Vec::new();
     for (view, (wanted, change)) in ctx
         .components()
         .zip(desired.frozen.iter().zip(&desired.changes))
@@ -236,15 +268,40 @@ fn reassert(
                 writer(workload),
                 view.scope.target
             );
-            let who = managers(ctx, view, workload, &fields);
-            due.push((view.index, action, fight, who, text));
+            due.push(Due {
+                index: view.index,
+                action,
+                fight,
+                who: managers(ctx, view, workload, &fields),
+                text,
+            });
         }
     }
     let mut outcome = Reasserted {
         wrote: false,
         contended: None,
+        lost: None,
     };
-    for (index, action, fight, who, text) in due {
+    for due in due {
+        let Due {
+            index,
+            action,
+            fight,
+            ..
+        } = due;
+        let bring = match before(ctx, index, &action, stable) {
+            Ok(writes) => writes,
+            Err(obstacle) => {
+                outcome.lost.get_or_insert(obstacle);
+                continue;
+            }
+        };
+        let settled = contents::is_settled(ctx, &action);
+        let (who, text) = if settled {
+            refilled(ctx, index, stable)
+        } else {
+            (due.who, due.text)
+        };
         if fight && !may_write(ctx, index, REASSERTIONS) {
             outcome.contended.get_or_insert(who);
             ctx.wake_in(CONTENTION_WINDOW);
@@ -254,9 +311,49 @@ fn reassert(
         if fight {
             ctx.tell(true, Reason::Reasserted, &text);
         }
-        ctx.act(action);
+        for write in bring {
+            ctx.act_once(write);
+        }
+        if !settled {
+            ctx.act(action);
+        }
     }
     outcome
+}
+
+/// Says who fights over contents, and that they are written over.
+fn refilled(ctx: &Context<'_>, index: usize, stable: &Revision) -> (String, String) {
+    let scope = ctx.scope.get(index);
+    let names: Vec<&str> = scope
+        .iter()
+        .flat_map(|scope| &scope.config_maps)
+        .map(String::as_str)
+        .collect();
+    let names = format!("configmap {}", names.join(" or "));
+    let name = &stable.name;
+    (
+        format!(
+            "{names} keeps being given refused contents; Belay wrote those of {name} back {REASSERTIONS} times in 10m and holds now. Stop what applies them, or give it other contents"
+        ),
+        format!("{names} was given refused contents again; those of {name} are written back"),
+    )
+}
+
+/// What has to be stored and written before a write to a component: contents
+/// that it counts on, and those that go back before its template does.
+fn before(
+    ctx: &mut Context<'_>,
+    index: usize,
+    action: &Action,
+    stable: &Revision,
+) -> Result<Vec<Action>, Obstacle> {
+    let scope = ctx.scope.get(index);
+    let frozen = scope.and_then(|scope| stable.data.of(&scope.target));
+    let Some(frozen) = frozen.filter(|_| !matches!(action, Action::Own { .. })) else {
+        return Ok(Vec::new());
+    };
+    snapshots::store(ctx, &frozen.config_maps)?;
+    contents::force(ctx, frozen)
 }
 
 /// The write that a component needs to be as it should between releases, and
@@ -271,12 +368,15 @@ fn correction(
     refused: bool,
 ) -> Option<(Action, bool)> {
     if view.scope.template.is_none() {
-        if ctx.live_refused(&view.scope.target, &canon::digest(&workload.template)) {
+        let now = contents::now(ctx, view.scope, workload);
+        if ctx.live_refused(&view.scope.target, &canon::digest(&now)) {
             let write = write(view, workload, stable.template.clone());
             return Some((Action::Replace { write }, true));
         }
-        return (workload.marked && change == Change::None)
-            .then(|| (own(view, workload, FieldSet::default()), false));
+        let fields = &wanted.fields;
+        let wrong = strays(workload, fields) || !fields.is_subset(&workload.owned);
+        return (change == Change::None && workload.marked && wrong)
+            .then(|| (own(view, workload, fields.clone()), false));
     }
     if refused {
         let fields = stable.fields.union(&workload.owned);
@@ -331,6 +431,9 @@ fn rotate(ctx: &mut Context<'_>, desired: &Desired, stable: &Revision) -> bool {
         return false;
     }
     let number = ctx.status.history.last().map_or(0, |record| record.number);
+    for action in desired.keep.clone() {
+        ctx.act_once(action);
+    }
     ctx.status.stable_revision = Some(revision.name.clone());
     ctx.act(Action::CreateRevision {
         revision: Box::new(revision),
@@ -353,9 +456,15 @@ pub(super) fn remember(ctx: &mut Context<'_>, released: Option<&Revision>) {
         Some(frozen) => frozen.and_then(|frozen| frozen.partial_digest.clone()),
         None => view.scope.template_digest.clone(),
     };
+    let contents_of = |view: &View<'_>| match of(view) {
+        Some(frozen) => frozen
+            .filter(|frozen| frozen.partial_digest.is_none())
+            .and_then(|frozen| contents::digest(&frozen.config_maps)),
+        None => view.scope.config_digest(),
+    };
     type Seen = (
         usize,
-        Option<String>,
+        [Option<String>; 2],
         String,
         Option<String>,
         ComponentStatus,
@@ -366,18 +475,19 @@ pub(super) fn remember(ctx: &mut Context<'_>, released: Option<&Revision>) {
             let workload = view.observed.workload.as_ref()?;
             Some((
                 view.index,
-                partial(&view),
+                [partial(&view), contents_of(&view)],
                 workload.uid.clone(),
                 is_judged(&view, workload).then(|| canon::digest(&workload.template)),
                 numbers(workload),
             ))
         })
         .collect();
-    for (index, partial, uid, live, numbers) in seen {
+    for (index, [partial, contents], uid, live, numbers) in seen {
         let Some(component) = ctx.component(index) else {
             continue;
         };
         component.partial_digest = partial;
+        component.config_digest = contents;
         component.uid = Some(uid);
         component.live_digest = live;
         component.replicas = numbers.replicas;

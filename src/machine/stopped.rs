@@ -5,11 +5,12 @@
 use std::time::Duration;
 
 use super::{
+    contents,
     context::{Context, current_name},
     records::record,
     report, restore,
     rollout::reset,
-    ways,
+    snapshots, ways,
 };
 use crate::{
     api::{
@@ -69,7 +70,8 @@ fn stop(ctx: &mut Context<'_>, phase: Phase) {
         .components()
         .filter_map(|view| {
             let workload = view.observed.workload.as_ref()?;
-            Some((view.index, canon::digest(&workload.template)))
+            let now = contents::now(ctx, view.scope, workload);
+            Some((view.index, canon::digest(&now)))
         })
         .collect();
     for (index, digest) in live {
@@ -116,7 +118,9 @@ pub(super) fn run(ctx: &mut Context<'_>) {
 /// moved have their stable ones again.
 fn news(ctx: &Context<'_>, plan: &Plan) -> (bool, bool, bool) {
     let stopped = ctx.release().map(|release| release.content.clone());
-    let edited = stopped.as_deref() != Some(plan.content()) && !ctx.set_changed(plan);
+    let edited = stopped.as_deref() != Some(plan.content())
+        && !ctx.set_changed(plan)
+        && snapshots::is_resolved(ctx);
     let applied = ctx.release().map(|r| r.applied.clone()).unwrap_or_default();
     let mut live = false;
     let mut moved = false;
@@ -130,7 +134,8 @@ fn news(ctx: &Context<'_>, plan: &Plan) -> (bool, bool, bool) {
             ctx.revision(Some(name))
                 .and_then(|r| r.data.of(&view.scope.target))
         };
-        let is_live = |f: &crate::revision::Frozen| canon::equal(&f.template, &workload.template);
+        let now = contents::now(ctx, view.scope, workload);
+        let is_live = |f: &crate::revision::Frozen| canon::equal(&f.template, &now);
         if !ctx.touched(&view.scope.target).is_empty() {
             away = true;
             continue;
@@ -143,7 +148,7 @@ fn news(ctx: &Context<'_>, plan: &Plan) -> (bool, bool, bool) {
             .components
             .iter()
             .find(|c| c.workload == reference);
-        let digest = canon::digest(&workload.template);
+        let digest = canon::digest(&now);
         live |= !at_stable && component.is_none_or(|c| c.live_digest.as_ref() != Some(&digest));
         moved |= known
             .iter()

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::{
     api::{Cause, DeletionPolicy, Reason, ReleasePlanStatus},
+    config_maps::{Kept, Tracked},
     fields::FieldSet,
     plan::{Plan, Stamps, Target, Violations},
     revision::Revision,
@@ -36,6 +37,28 @@ pub struct World {
     pub revisions: BTreeMap<String, Arc<Revision>>,
     /// All revisions of the plan that are whole, where the status is gone.
     pub known: Vec<Known>,
+    /// The ConfigMaps that [`super::sources`] names, by name.
+    pub config_maps: BTreeMap<String, Source>,
+    /// What stands under the names of snapshots that [`super::snapshots`]
+    /// names.
+    pub snapshots: BTreeMap<String, Kept>,
+}
+
+/// A ConfigMap of a user as it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// Digest of its contents; none if it does not exist, or could not be read.
+    pub digest: Option<String>,
+    /// Whether it could not be read. That is not a change.
+    pub unknown: bool,
+    /// Bytes of its contents.
+    pub bytes: usize,
+    /// Its uid; empty if it does not exist.
+    pub uid: String,
+    /// Its resourceVersion.
+    pub resource_version: String,
+    /// Whether its contents cannot be changed.
+    pub immutable: bool,
 }
 
 /// A kept revision.
@@ -226,7 +249,25 @@ pub enum Action {
         /// Its number.
         number: i64,
     },
-    /// Deletes the plan's revisions but these.
+    /// Copies the contents of a ConfigMap into a snapshot, if they still are
+    /// those that were decided on.
+    CreateSnapshot {
+        /// The ConfigMap with its contents.
+        tracked: Tracked,
+    },
+    /// Writes the contents that a snapshot holds back into the ConfigMap that
+    /// they came from.
+    WriteContents {
+        /// The ConfigMap with its contents of then.
+        tracked: Tracked,
+        /// Its uid; empty if it does not exist and has to be made.
+        uid: String,
+        /// Its resourceVersion.
+        resource_version: String,
+    },
+    /// Deletes the plan's revisions but these, and the snapshots that nothing
+    /// names any more. With none to keep the plan goes: snapshots that are in
+    /// use are handed over to the workloads that use them.
     PruneRevisions {
         /// Names to keep.
         keep: Vec<String>,

@@ -11,8 +11,10 @@ use super::{
 };
 use crate::{
     api::{Component, Traffic},
+    config_maps::names,
     fields::canon::digest_json,
 };
+use serde_json::Value;
 
 const MAX_COMPONENTS: usize = 32;
 const MAX_NAME: usize = 253;
@@ -63,6 +65,8 @@ pub(super) fn check_components(
                 target,
                 template: component.template.clone(),
                 template_digest: component.template.as_ref().map(digest_json),
+                config_maps: component.config_maps.clone().unwrap_or_default(),
+                tracked: Vec::new(),
                 after,
             });
         }
@@ -113,17 +117,35 @@ fn check_component(path: &str, component: &Component, faults: &mut Faults) -> Op
     if let Some(names) = &component.config_maps {
         let path = format!("{path}.configMaps");
         check_list(&path, names, MAX_LIST, MAX_NAME, faults);
-        if !names.is_empty() {
-            faults.not_available(
-                path,
-                "the contents of ConfigMaps are not released and rolled back by this version; leave configMaps out",
-            );
-        }
+        check_tracked(&path, names, component.template.as_ref(), faults);
     }
     if let Some(traffic) = &component.traffic {
         check_traffic(&format!("{path}.traffic"), traffic, faults);
     }
     target
+}
+
+/// What a template does not name cannot be brought back with it.
+fn check_tracked(path: &str, tracked: &[String], template: Option<&Value>, faults: &mut Faults) {
+    let named = template.map(names);
+    for (index, name) in tracked.iter().enumerate().take(MAX_LIST) {
+        let path = format!("{path}[{index}]");
+        if name.is_empty() || name.chars().count() > MAX_NAME {
+            continue;
+        }
+        let before = faults.len();
+        check_name(&path, name, MAX_NAME, faults);
+        if faults.len() > before {
+            continue;
+        }
+        if named.as_ref().is_some_and(|named| !named.contains(name)) {
+            let text = format!(
+                "the template of this component does not name configmap {}, so its contents could not be released and brought back with it; name it as the workload does, such as template.spec.volumes: [{{name: config, configMap: {{name: {name}}}}}], or template.spec.containers: [{{name: app, envFrom: [{{configMapRef: {{name: {name}}}}}]}}]",
+                quoted(name)
+            );
+            faults.invalid(path, text);
+        }
+    }
 }
 
 fn check_traffic(path: &str, traffic: &Traffic, faults: &mut Faults) {

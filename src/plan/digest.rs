@@ -11,8 +11,8 @@ use crate::{
     fields::canon::{digest_json, sorted_json},
 };
 
-/// Digest of a spec's release content: the name, workload and partial template
-/// of each component. The order of the components does not matter, and a
+/// Digest of a spec's release content: the name, workload, partial template and
+/// tracked ConfigMaps of each component. The order of the components does not matter, and a
 /// component without a name is the same as one that has the name of its
 /// workload.
 #[must_use]
@@ -38,11 +38,20 @@ fn component_content(component: &Value) -> Value {
     let kind = part(&workload, "kind").unwrap_or_else(|| json!(WorkloadKind::default()));
     let target = part(&workload, "name");
     let name = part(component, "name").or_else(|| target.clone());
-    json!({
+    let mut content = json!({
         "name": name,
         "workload": {"kind": kind, "name": target},
         "template": part(component, "template"),
-    })
+    });
+    // The digest of a plan that tracks none is what it always was.
+    if let Some(tracked) = part(component, "configMaps").filter(|list| *list != json!([])) {
+        let mut tracked = tracked;
+        if let Some(names) = tracked.as_array_mut() {
+            names.sort_by_cached_key(ToString::to_string);
+        }
+        content["configMaps"] = tracked;
+    }
+    content
 }
 
 #[cfg(test)]

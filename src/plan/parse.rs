@@ -64,6 +64,7 @@ impl Plan {
             REVISION_HISTORY_LIMIT,
         );
         faults.finish()?;
+        let content = content_digest(spec);
         Ok(Self {
             components,
             progress_deadline,
@@ -75,7 +76,8 @@ impl Plan {
             // Both are between 1 and 100 here.
             max_retries: max_retries.unsigned_abs(),
             history_limit: usize::try_from(history_limit).unwrap_or(1),
-            content: content_digest(spec),
+            content: content.clone(),
+            spec: content,
         })
     }
 }

@@ -351,3 +351,22 @@ fn numbers_have_bounds() {
         );
     }
 }
+
+#[test]
+fn what_a_template_does_not_name_cannot_be_tracked() {
+    let component = |template: &str, names: &str| {
+        format!(
+            "components: [{{workload: {{kind: Deployment, name: cart}}, template: {template}, configMaps: {names}}}]"
+        )
+    };
+    let template = "{spec: {containers: [{name: app, envFrom: [{configMapRef: {name: env}}]}]}}";
+    rejects(
+        &component(template, "[env, settings, 'Bad_Name']"),
+        &[
+            r#"spec.components[0].configMaps[1]: Invalid value: the template of this component does not name configmap "settings", so its contents could not be released and brought back with it; name it as the workload does, such as template.spec.volumes: [{name: config, configMap: {name: settings}}], or template.spec.containers: [{name: app, envFrom: [{configMapRef: {name: settings}}]}]"#,
+            r#"spec.components[0].configMaps[2]: Invalid value: "Bad_Name" must consist of lower case letters, digits, '-' and '.', and begin and end with a letter or digit"#,
+        ],
+    );
+    assert!(Plan::parse(&yaml(&component(template, "[env]"))).is_ok());
+    assert!(Plan::parse(&yaml(&component("null", "[settings]"))).is_ok());
+}

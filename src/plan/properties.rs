@@ -160,8 +160,8 @@ pub(crate) const FAULTS: &[(&str, &str, &str)] = &[
     ),
     (
         "/components/0/configMaps",
-        "[\"a\"]",
-        "spec.components[0].configMaps",
+        "[7]",
+        "spec.components[0].configMaps[0]",
     ),
     ("/components/0/traffic", "{}", "spec.components[0].traffic"),
     (

@@ -1,4 +1,6 @@
-//! The workloads that a stored plan names, read without judging the rest.
+//! The workloads and ConfigMaps that a stored plan names, read without judging the rest.
+
+use serde_json::Value;
 
 use super::Target;
 use crate::api::{StoredPlan, WorkloadKind};
@@ -23,4 +25,15 @@ pub fn targets_of(plan: &StoredPlan) -> Vec<Target> {
             })
         })
         .collect()
+}
+
+/// ConfigMaps that the spec tracks; also of a plan that is not valid.
+pub fn config_maps_of(plan: &StoredPlan) -> impl Iterator<Item = &str> {
+    let components = plan.spec.get("components").and_then(Value::as_array);
+    components
+        .into_iter()
+        .flatten()
+        .filter_map(|component| component.get("configMaps")?.as_array())
+        .flatten()
+        .filter_map(Value::as_str)
 }

@@ -5,6 +5,7 @@ use std::{fmt, time::Duration};
 use serde_json::Value;
 
 use crate::api::{DeletionPolicy, OnFailure, WorkloadKind, WorkloadRef};
+use crate::config_maps::Tracked;
 
 /// A workload, named in full within the plan's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,6 +56,7 @@ pub struct Plan {
     pub(super) on_failure: OnFailure,
     pub(super) max_retries: u32,
     pub(super) history_limit: usize,
+    pub(super) spec: String,
     pub(super) content: String,
 }
 
@@ -69,6 +71,11 @@ pub struct ComponentPlan {
     pub template: Option<Value>,
     /// Digest of the partial template; none for a followed component.
     pub template_digest: Option<String>,
+    /// ConfigMaps whose contents are released with the component.
+    pub config_maps: Vec<String>,
+    /// The same with their contents, where these are known; see
+    /// [`Plan::resolved`].
+    pub tracked: Vec<Tracked>,
     /// Indices of the components that must be available before this one is
     /// written. Free of cycles.
     pub after: Vec<usize>,
@@ -129,8 +136,16 @@ impl Plan {
         self.history_limit
     }
 
-    /// Digest of the spec's release content: names, workloads and partial
-    /// templates of the components, and nothing else.
+    /// Digest of the spec's release content: names, workloads, partial
+    /// templates and tracked ConfigMaps of the components, and nothing else.
+    #[must_use]
+    pub fn spec_digest(&self) -> &str {
+        &self.spec
+    }
+
+    /// Digest of the release content, with the contents of the ConfigMaps that
+    /// the partial templates name. It is that of the spec as long as no
+    /// ConfigMap is tracked, or none is known.
     #[must_use]
     pub fn content(&self) -> &str {
         &self.content

@@ -6,7 +6,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -20,14 +20,17 @@ use belay_testenv::{Cluster, ClusterOptions, Operator};
 use futures::future::BoxFuture;
 
 use crate::{
+    configuration::{self, Configs},
     proxy::{self, Failure, Meddler},
-    support::{SOON, Scene, plan},
+    support::{SOON, Scene, holds, message, plan},
     witness::{Witness, image_in},
 };
 
 const LAG: Duration = Duration::from_secs(3);
 /// Namespace whose reads fail while there is an outage.
 const UNREADABLE: &str = "sm-07";
+/// Namespace in which contents of ConfigMaps cannot be read for a while.
+const BLIND: &str = "sm-07-config";
 /// Namespace in which every third write of a status is a conflict.
 const CONFLICTS: &str = "qb-03";
 
@@ -47,6 +50,10 @@ struct Faults {
     outage: Mutex<Outage>,
     /// Failed reads of each resource in this outage.
     failed: Mutex<BTreeMap<String, usize>>,
+    /// Whether contents of ConfigMaps cannot be read, and how often they were
+    /// not.
+    blind: AtomicBool,
+    unread: AtomicUsize,
     status_writes: AtomicUsize,
     conflicts: AtomicUsize,
 }
@@ -85,6 +92,16 @@ impl Meddler for Faults {
                 return Some(Failure {
                     code: StatusCode::CONFLICT,
                     reason: "Conflict",
+                });
+            }
+            if parts.method == Method::GET
+                && path.contains(&format!("/namespaces/{BLIND}/configmaps/"))
+                && self.blind.load(Ordering::SeqCst)
+            {
+                self.unread.fetch_add(1, Ordering::SeqCst);
+                return Some(Failure {
+                    code: StatusCode::INTERNAL_SERVER_ERROR,
+                    reason: "InternalError",
                 });
             }
             let (_, rest) = path.split_once(&format!("/namespaces/{UNREADABLE}/"))?;
@@ -285,4 +302,85 @@ async fn qb_03_late_events_and_conflicts_repeat_nothing() {
         troubled.faults.conflicts.load(Ordering::SeqCst) >= 3,
         "there were conflicts"
     );
+}
+
+/// SM-07 with configuration: contents that cannot be read for a while are no
+/// change and no other status; a deleted ConfigMap is told and starts nothing;
+/// a change of `binaryData` alone is a release.
+#[tokio::test(flavor = "multi_thread")]
+async fn sm_07_contents_that_cannot_be_read_have_not_changed() {
+    let troubled = troubled().await;
+    let faults = &troubled.faults;
+    let scene = Scene::on(&troubled.cluster, BLIND).await;
+    let configs = Configs::of(&scene);
+    configs.create("settings", "first").await;
+    scene
+        .apply(&configuration::deployment(
+            "cart",
+            "shop/cart:1",
+            "settings",
+        ))
+        .await;
+    scene.available("cart").await;
+    let component = configuration::tracking("cart", "shop/cart:1", "settings");
+    scene.apply(&configuration::plan(&[component], "")).await;
+    scene.ready("shop").await;
+    scene.assert_quiet("shop", 1).await;
+    let before = scene.ready("shop").await;
+    let writes = scene.writes().await.len();
+    let witness = Witness::of(&scene, "shop").await;
+    faults.blind.store(true, Ordering::SeqCst);
+    // Another version has to be read.
+    scene
+        .kubectl(&["label", "configmap", "settings", "team=shop"])
+        .await;
+    let deadline = tokio::time::Instant::now() + SOON;
+    while faults.unread.load(Ordering::SeqCst) < 10 {
+        assert!(tokio::time::Instant::now() < deadline, "reads fail");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    faults.blind.store(false, Ordering::SeqCst);
+    scene.assert_quiet("shop", 2).await;
+    assert_eq!(witness.seen(), std::slice::from_ref(&before));
+    assert_eq!(scene.writes().await.len(), writes);
+
+    scene.kubectl(&["delete", "configmap", "settings"]).await;
+    let status = scene
+        .plan_until("shop", "tells of the deletion", |status| {
+            status.config_maps[0].missing
+        })
+        .await;
+    let text = message(&status, "Ready");
+    assert!(
+        holds(&status, "Ready", "True") && text.contains("configmap settings was deleted"),
+        "{text}"
+    );
+    let events = scene.kubectl(&[
+        "get",
+        "events",
+        "-o",
+        "name",
+        "--field-selector=reason=ConfigMapMissing",
+    ]);
+    assert_eq!(events.await.lines().count(), 1);
+    configs.create("settings", "first").await;
+    scene
+        .plan_until("shop", "sees it again", |status| {
+            !status.config_maps[0].missing
+        })
+        .await;
+    scene.assert_quiet("shop", 1).await;
+    assert_eq!(
+        scene.ready("shop").await.history.len(),
+        before.history.len()
+    );
+    let binary = r#"{"binaryData":{"raw":"AAEC"}}"#;
+    scene
+        .kubectl(&["patch", "configmap", "settings", "-p", binary])
+        .await;
+    scene
+        .plan_until("shop", "releases it", |status| {
+            status.history.len() > before.history.len() && holds(status, "Ready", "True")
+        })
+        .await;
 }

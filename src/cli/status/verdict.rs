@@ -438,7 +438,9 @@ impl Facts<'_> {
                 )));
             }
             Reason::ReconcileError => ways.push(Some(self.doctor())),
-            Reason::TemplateMismatch | Reason::TemplateRefused => ways.push(edit()),
+            Reason::TemplateMismatch | Reason::TemplateRefused | Reason::ConfigMapRefused => {
+                ways.push(edit());
+            }
             Reason::Contended | Reason::Conflict => {
                 ways.push(Some(way(
                     "take the field or workload out of one of the two",
@@ -459,6 +461,9 @@ impl Facts<'_> {
             | Reason::AbortIgnored
             | Reason::UndoIgnored
             | Reason::RevisionLost
+            | Reason::SnapshotLost
+            | Reason::ConfigMapMissing
+            | Reason::ConfigMapEdited
             | Reason::StatusRebuilt
             | Reason::DeletionFinished => {}
         }

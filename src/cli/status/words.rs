@@ -41,6 +41,10 @@ pub(super) const fn title(reason: Reason, paused: bool) -> &'static str {
         Reason::UndoRequested => "Going to an earlier revision, as somebody asked",
         Reason::Undone => "An earlier revision is live, as somebody asked",
         Reason::RevisionLost => "The record of a revision is gone or damaged",
+        Reason::SnapshotLost => "Contents that a ConfigMap had are gone or damaged",
+        Reason::ConfigMapMissing => "A tracked ConfigMap was deleted; its contents stay in use",
+        Reason::ConfigMapRefused => "A ConfigMap cannot be taken as it is",
+        Reason::ConfigMapEdited => "A ConfigMap has to go back, and somebody edited it",
         Reason::StatusLost => "The status is gone, and what was stable cannot be told",
         Reason::StatusRebuilt => "The status was gone and has been rebuilt",
         Reason::ReconcileError => "The operator keeps failing on this plan",
@@ -55,9 +59,10 @@ pub(super) const fn next(reason: Option<Reason>) -> &'static str {
         return "this version of the command does not know the reason";
     };
     match reason {
-        Reason::Released | Reason::BaselineTaken | Reason::StatusRebuilt => {
-            "nothing until the content changes"
-        }
+        Reason::Released
+        | Reason::BaselineTaken
+        | Reason::StatusRebuilt
+        | Reason::ConfigMapMissing => "nothing until the content changes",
         Reason::TargetsMissing => "goes on by itself once they exist",
         Reason::BaselineUnavailable => "taken as the stable revision once all of it is available",
         Reason::Settling
@@ -92,7 +97,10 @@ pub(super) const fn next(reason: Option<Reason>) -> &'static str {
         | Reason::UndoIgnored
         | Reason::RollbackAborted
         | Reason::Undone
-        | Reason::RevisionLost => "nothing until a person decides",
+        | Reason::RevisionLost
+        | Reason::SnapshotLost
+        | Reason::ConfigMapRefused
+        | Reason::ConfigMapEdited => "nothing until a person decides",
         Reason::DeletionFinished => "the plan goes",
     }
 }

@@ -127,6 +127,7 @@ fn outcome(ready: &Condition, judged: bool) -> Option<Outcome> {
         Reason::ReleaseFailed | Reason::RollbackAborted => judged.then_some(Outcome::Failed),
         Reason::TemplateMismatch
         | Reason::TemplateRefused
+        | Reason::ConfigMapRefused
         | Reason::InvalidPlan
         | Reason::NotAvailableYet => Some(Outcome::Refused),
         Reason::Frozen
@@ -136,6 +137,8 @@ fn outcome(ready: &Condition, judged: bool) -> Option<Outcome> {
         | Reason::Contended
         | Reason::RollbackStalled
         | Reason::RevisionLost
+        | Reason::SnapshotLost
+        | Reason::ConfigMapEdited
         | Reason::StatusLost => Some(Outcome::Held),
         // Work, or what the operator waits for or tries again by itself.
         Reason::Released
@@ -159,6 +162,7 @@ fn outcome(ready: &Condition, judged: bool) -> Option<Outcome> {
         | Reason::StatusRebuilt
         | Reason::ReconcileError
         | Reason::Deleting
+        | Reason::ConfigMapMissing
         | Reason::DeletionFinished => None,
     }
 }

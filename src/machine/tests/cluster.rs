@@ -1,11 +1,12 @@
 //! Deployments as the API server and the deployment controller treat them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
 use crate::{
     api::Cause,
+    config_maps::names,
     fields::{FieldSet, Path, PathElement, canon, get, graft},
     machine::{NewPods, PodFault, Workload},
 };
@@ -32,6 +33,8 @@ pub(super) struct Deployment {
     live: String,
     observed: bool,
     sets: BTreeMap<String, ReplicaSet>,
+    /// ConfigMaps that the template of each set names.
+    names: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Pods of one template.
@@ -75,6 +78,7 @@ impl Deployment {
             live: String::new(),
             observed: false,
             sets: BTreeMap::new(),
+            names: BTreeMap::new(),
         };
         deployment.changed();
         for _ in 0..8 {
@@ -91,6 +95,17 @@ impl Deployment {
 
     pub(super) fn marked(&self) -> bool {
         self.updated_by_us || !self.ours.is_empty()
+    }
+
+    /// ConfigMaps that the live template or a pod names.
+    pub(super) fn named(&self) -> BTreeSet<String> {
+        let mut sets = self.sets.iter().filter(|(_, set)| set.pods > 0);
+        let mut named = names(&self.template);
+        named.extend(
+            sets.by_ref()
+                .flat_map(|(digest, _)| self.names[digest].clone()),
+        );
+        named
     }
 
     fn current(&self) -> ReplicaSet {
@@ -303,6 +318,8 @@ impl Deployment {
         self.version += 1;
         self.observed = false;
         self.live = canon::digest(&self.template);
+        let named = names(&self.template);
+        self.names.insert(self.live.clone(), named);
     }
 
     /// Server-side apply with force.
@@ -377,7 +394,7 @@ fn tree(value: &Value, name: &str) -> Value {
                 .map(|(name, value)| (format!("f:{name}"), tree(value, name)))
                 .collect(),
         ),
-        Value::Array(items) if ["containers", "env"].contains(&name) => {
+        Value::Array(items) if ["containers", "env", "volumes"].contains(&name) => {
             let mut tree_of = Map::new();
             for item in items {
                 let mut fields = tree(item, "");

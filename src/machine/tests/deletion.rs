@@ -169,7 +169,7 @@ fn a_plan_that_is_not_valid_gets_a_condition_and_no_write() {
 #[test]
 fn what_this_version_cannot_do_is_said_and_not_ignored() {
     let mut sim = one();
-    sim.edit(|spec| spec["components"][0]["configMaps"] = json!(["settings"]));
+    sim.edit(|spec| spec["components"][0]["traffic"] = json!({"service": "cart"}));
     sim.want("cart", "cart:2");
     sim.run(30);
     assert_eq!((sim.reason(), sim.stalled()), ("NotAvailableYet", true));

@@ -3,10 +3,13 @@
 mod cluster;
 mod independence;
 mod invariants;
+mod plans;
 mod sim;
 
 mod baseline;
 mod commands;
+mod configuration;
+mod contents;
 mod deletion;
 mod emptied;
 mod failure;

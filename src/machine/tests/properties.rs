@@ -1,12 +1,17 @@
 //! Whatever happens in whatever order: every decision keeps the invariants, and
 //! when it stops happening the plan comes to an end.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{cluster::Deployment, sim::*};
+use super::{
+    cluster::{Deployment, fields_of},
+    sim::*,
+};
 use crate::{
-    api::{ConditionType, Phase},
+    api::{CONFIG_DIGEST, ConditionType, Phase},
     plan::{abortable, retryable, undoable},
 };
 
@@ -21,6 +26,7 @@ const IMAGES: [&str; 9] = [
     "3-dies",
     "2-refused",
 ];
+const MAPS: [&str; 2] = ["settings", "site"];
 const NAMES: [&str; 3] = ["db", "cart", "web"];
 
 /// Something that happens.
@@ -36,6 +42,9 @@ enum Event {
     Fill(usize),
     /// Somebody sets an image on a Deployment.
     SetImage(usize, usize),
+    /// Somebody edits the ConfigMap, or deletes it.
+    Configure(usize, Option<u8>),
+    Unreadable(bool),
     Restart(usize, u8),
     Scale(usize, i32),
     Pause(bool),
@@ -66,6 +75,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..2_usize, any::<bool>()).prop_map(|(n, e)| Event::Empty(n, e)),
         1 => name.clone().prop_map(Event::Fill),
         3 => (name.clone(), 0..IMAGES.len() - 1).prop_map(|(n, i)| Event::SetImage(n, i)),
+        4 => (0..2_usize, prop::option::weighted(0.8, 0..4_u8)).prop_map(|(n, t)| Event::Configure(n, t)),
+        1 => any::<bool>().prop_map(Event::Unreadable),
         1 => (name.clone(), 0..3_u8).prop_map(|(n, at)| Event::Restart(n, at)),
         1 => (name.clone(), 0..4).prop_map(|(n, to)| Event::Scale(n, to)),
         1 => any::<bool>().prop_map(Event::Pause),
@@ -86,17 +97,22 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 fn start() -> Sim {
-    let mut cart = component("cart", "cart:1");
+    let mut cart = configured("cart", "cart:1", "settings");
     cart["after"] = json!(["db"]);
     let spec = json!({
-        "components": [component("db", "db:1"), cart, followed("web")],
+        "components": [component("db", "db:1"), cart, reading("web", "site")],
         "progressDeadline": "30s",
         "bakeTime": "5s",
     });
-    let mut sim = Sim::settled(
+    let mut sim = Sim::new(
         spec,
         &[("db", "db:1"), ("cart", "cart:1"), ("web", "web:1")],
     );
+    for name in MAPS {
+        sim.configure(name, "text 0");
+    }
+    sim.run(60);
+    assert!(sim.ready());
     sim.checked = true;
     sim
 }
@@ -125,6 +141,15 @@ fn happen(sim: &mut Sim, event: &Event) {
         Event::SetImage(n, i) => {
             let image = format!("{}:{}", NAMES[*n], IMAGES[*i]);
             on(sim, *n, |deployment| deployment.set_image(&image));
+        }
+        Event::Configure(n, Some(text)) => sim.configure(MAPS[*n], &format!("text {text}")),
+        Event::Configure(n, None) => {
+            sim.config_maps.remove(MAPS[*n]);
+            sim.dirty = true;
+        }
+        Event::Unreadable(unreadable) => {
+            sim.unreadable = *unreadable;
+            sim.dirty = true;
         }
         Event::Restart(n, at) => on(sim, *n, |d| d.restart(&at.to_string())),
         Event::Scale(n, to) => on(sim, *n, |d| d.replicas = *to),
@@ -167,7 +192,7 @@ fn happen(sim: &mut Sim, event: &Event) {
             let components = spec["components"].as_array_mut().unwrap();
             components.retain(|c| c["name"] != "web");
             if !left {
-                components.push(followed("web"));
+                components.push(reading("web", "site"));
             }
         }),
         Event::Jump(seconds) => {
@@ -190,6 +215,11 @@ fn heal(sim: &mut Sim) {
     sim.crash_at = None;
     sim.stale = None;
     sim.incumbents.clear();
+    sim.unreadable = false;
+    for name in MAPS {
+        let text = sim.config_maps.get(name).cloned();
+        sim.configure(name, &text.unwrap_or_else(|| "text 0".to_owned()));
+    }
     for name in NAMES {
         let image = format!("{name}:1");
         let uid = format!("uid-{name}-{}", sim.writes);
@@ -217,9 +247,11 @@ proptest! {
         heal(&mut sim);
         sim.run(1000);
         // Where the stable templates themselves no longer work, a rollback ends
-        // stalled, and waits for new content.
+        // stalled, and waits for new content. So it does where somebody edited a
+        // ConfigMap that has to go back.
+        let waits = ["RollbackStalled", "ConfigMapEdited"].contains(&sim.reason());
         prop_assert!(
-            matches!(sim.phase(), Phase::Stable | Phase::Failed | Phase::Frozen) || sim.reason() == "RollbackStalled",
+            matches!(sim.phase(), Phase::Stable | Phase::Failed | Phase::Frozen) || waits,
             "no end: {:#?}", sim.status
         );
         // A component that joined while it was broken is waited for.
@@ -241,7 +273,11 @@ proptest! {
         for name in NAMES {
             prop_assert_eq!(sim.image(name), format!("{name}:9"));
         }
-        prop_assert!(!sim.deployments["web"].marked());
+        let owned = fields_of(&json!({"metadata": {"annotations": {CONFIG_DIGEST: ""}}}));
+        prop_assert!(sim.deployments["web"].ours.is_subset(&owned));
+        prop_assert!(!sim.deployments["web"].updated_by_us);
+        let text = sim.config_maps["settings"].clone();
+        prop_assert_eq!(sim.configuration("cart"), [Some(text.as_str())]);
 
         sim.delete();
         sim.run(5);
@@ -308,5 +344,7 @@ proptest! {
         prop_assert!(sim.gone, "from {stable:?}: {:#?}", sim.status);
         prop_assert!(sim.deployments.values().all(|d| !d.marked()));
         prop_assert!(sim.revisions.is_empty());
+        let named: BTreeSet<String> = sim.deployments.values().flat_map(Deployment::named).collect();
+        prop_assert!(sim.snapshots.keys().all(|name| named.contains(name)));
     }
 }

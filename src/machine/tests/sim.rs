@@ -1,23 +1,27 @@
 //! A cluster, a plan in it and the controller's loop, all in memory and with a
 //! clock that only the test moves.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::cluster::{Deployment, fields_of};
+use super::cluster::Deployment;
+pub(super) use super::plans::*;
 use crate::{
     api::{
         ABORT, ConditionType, DeletionPolicy, Phase, RETRY, Reason, ReleasePlanStatus,
         ReleaseRecord, ReleaseResult, UNDO,
     },
-    fields::{carry, get, graft},
+    config_maps::{Kept, Tracked, names},
     machine::{
-        Action, Decision, DryRun, EventNote, Input, Known, Observed, PlanFacts, Scope, Workload,
-        World, found, needs, scope, step,
+        Action, Decision, EventNote, Input, Known, Observed, PlanFacts, Scope, Source, Workload,
+        World, digests, found, needs, scope, snapshots, sources, step,
     },
-    plan::{Plan, Target, Violations, missing_containers},
+    plan::{Plan, Target, Violations},
     revision::Revision,
 };
 
@@ -45,6 +49,14 @@ pub(super) struct Sim {
     pub(super) deployments: BTreeMap<String, Deployment>,
     pub(super) incumbents: BTreeMap<String, String>,
     pub(super) revisions: BTreeMap<String, Revision>,
+    /// The users' ConfigMaps: contents by name.
+    pub(super) config_maps: BTreeMap<String, String>,
+    /// Snapshots that are stored: contents by name.
+    pub(super) snapshots: BTreeMap<String, String>,
+    /// ConfigMaps are immutable.
+    pub(super) immutable: bool,
+    /// ConfigMaps cannot be read.
+    pub(super) unreadable: bool,
     /// Numbers that the revisions were stored with.
     numbers: BTreeMap<String, i64>,
     pub(super) events: Vec<EventNote>,
@@ -65,29 +77,6 @@ pub(super) struct Sim {
     /// Whether the status was lost: what was proven is then told from the
     /// revisions, or by a person.
     pub(super) lost: bool,
-}
-
-/// A plan of templated components `name: image`; all come after none.
-pub(super) fn templated(components: &[(&str, &str)]) -> Value {
-    let components: Vec<Value> = components
-        .iter()
-        .map(|(name, image)| component(name, image))
-        .collect();
-    json!({"components": components})
-}
-
-/// A templated component.
-pub(super) fn component(name: &str, image: &str) -> Value {
-    json!({
-        "name": name,
-        "workload": {"kind": "Deployment", "name": name},
-        "template": {"spec": {"containers": [{"name": "app", "image": image}]}},
-    })
-}
-
-/// A followed component.
-pub(super) fn followed(name: &str) -> Value {
-    json!({"name": name, "workload": {"kind": "Deployment", "name": name}})
 }
 
 impl Sim {
@@ -118,6 +107,10 @@ impl Sim {
                 .collect(),
             incumbents: BTreeMap::new(),
             revisions: BTreeMap::new(),
+            config_maps: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            immutable: false,
+            unreadable: false,
             numbers: BTreeMap::new(),
             events: Vec::new(),
             journal: Vec::new(),
@@ -196,11 +189,51 @@ impl Sim {
     }
 
     pub(super) fn scope(&self) -> Vec<Scope> {
-        scope(self.plan.as_ref().ok(), &self.status)
+        scope(self.parsed().as_ref().ok(), &self.status)
     }
 
-    pub(super) fn parsed(&self) -> Result<&Plan, &Violations> {
-        self.plan.as_ref()
+    /// The plan with the contents of its ConfigMaps.
+    pub(super) fn parsed(&self) -> Result<Plan, Violations> {
+        let plan = self.plan.as_ref().map_err(Clone::clone)?;
+        let digests = digests(&self.status, &self.sources());
+        Ok(plan.resolved(&self.facts.uid, &digests))
+    }
+
+    fn sources(&self) -> BTreeMap<String, Source> {
+        let names = sources(self.plan.as_ref().ok(), &self.status).into_iter();
+        let read = |name: &String| match self.config_maps.get(name) {
+            _ if self.unreadable => Source {
+                unknown: true,
+                ..Source::default()
+            },
+            None => Source::default(),
+            Some(text) => Source {
+                digest: Some(contents(text).digest()),
+                bytes: text.len(),
+                uid: format!("uid-{name}"),
+                immutable: self.immutable,
+                ..Source::default()
+            },
+        };
+        names.map(|name| (name.clone(), read(&name))).collect()
+    }
+
+    /// A user's edit of a ConfigMap.
+    pub(super) fn configure(&mut self, name: &str, text: &str) {
+        self.config_maps.insert(name.to_owned(), text.to_owned());
+        self.dirty = true;
+    }
+
+    /// What the pods of a Deployment read where they name a ConfigMap, by its
+    /// live template; none if there is nothing of that name.
+    pub(super) fn configuration(&self, deployment: &str) -> Vec<Option<&str>> {
+        let named = names(&self.deployments[deployment].template).into_iter();
+        let read = |name| {
+            self.snapshots
+                .get(&name)
+                .or_else(|| self.config_maps.get(&name))
+        };
+        named.map(|name| read(name).map(String::as_str)).collect()
     }
 
     /// What a pass reads.
@@ -214,6 +247,7 @@ impl Sim {
                 .collect()
         };
         let facts = self.facts.clone();
+        let config_maps = self.sources();
         let needs = needs(&scope, &read(false), &self.status, &facts);
         let revisions: BTreeMap<String, std::sync::Arc<Revision>> = needs
             .revisions
@@ -248,14 +282,27 @@ impl Sim {
         World {
             plan: facts,
             components,
-            revisions,
             known,
+            snapshots: snapshots(&scope, revisions.values().map(AsRef::as_ref))
+                .into_iter()
+                .map(|tracked| (tracked.snapshot.clone(), self.kept(&tracked)))
+                .collect(),
+            revisions,
+            config_maps,
+        }
+    }
+
+    fn kept(&self, tracked: &Tracked) -> Kept {
+        match self.snapshots.get(&tracked.snapshot) {
+            None => Kept::Missing,
+            Some(text) if contents(text).digest() == tracked.digest => Kept::Whole,
+            Some(_) => Kept::Damaged,
         }
     }
 
     pub(super) fn decide(&self, world: &World) -> Decision {
         step(&Input {
-            plan: self.plan.as_ref(),
+            plan: self.parsed().as_ref(),
             status: &self.status,
             world,
             now: self.now,
@@ -344,10 +391,36 @@ impl Sim {
                         .entry(revision.name.clone())
                         .or_insert_with(|| revision.as_ref().clone());
                 }
+                Action::CreateSnapshot { tracked } => {
+                    let text = self.config_maps.get(&tracked.name);
+                    let text = text.filter(|text| contents(text).digest() == tracked.digest);
+                    let text = text.filter(|_| !self.unreadable).ok_or(Stop::Conflict)?;
+                    let entry = self.snapshots.entry(tracked.snapshot.clone());
+                    entry.or_insert_with(|| text.clone());
+                }
+                Action::WriteContents { tracked, uid, .. } => {
+                    let name = &tracked.name;
+                    let there = self.config_maps.contains_key(name);
+                    assert!(!there || !self.immutable, "{name} is immutable");
+                    let text = self.snapshots.get(&tracked.snapshot);
+                    let text = text
+                        .filter(|_| there != uid.is_empty())
+                        .ok_or(Stop::Conflict)?;
+                    self.config_maps.insert(name.clone(), text.clone());
+                    self.journal.push(("write", name.clone()));
+                }
                 Action::PruneRevisions { keep } => {
                     self.revisions.retain(|name, _| keep.contains(name));
+                    let frozen = self.revisions.values().flat_map(|r| &r.data.components);
+                    let kept = frozen.flat_map(|f| &f.config_maps);
+                    let mut kept: BTreeSet<String> = kept.map(|t| t.snapshot.clone()).collect();
+                    for deployment in self.deployments.values() {
+                        kept.extend(deployment.named());
+                    }
+                    self.snapshots.retain(|name, _| kept.contains(name));
                 }
                 Action::Apply { write } => {
+                    self.assert_kept(&write.template);
                     let image = write.template.to_string();
                     let deployment =
                         self.writable(&write.target, &write.uid, Some(&write.resource_version))?;
@@ -359,6 +432,7 @@ impl Sim {
                     self.journal.push(("apply", write.target.name.clone()));
                 }
                 Action::Replace { write } => {
+                    self.assert_kept(&write.template);
                     self.writable(&write.target, &write.uid, Some(&write.resource_version))?
                         .replace(&write.template);
                     self.journal.push(("replace", write.target.name.clone()));
@@ -375,6 +449,18 @@ impl Sim {
             self.dirty = true;
         }
         Ok(())
+    }
+
+    /// No template ever names a snapshot that does not exist.
+    fn assert_kept(&self, template: &Value) {
+        let named = names(template);
+        let frozen = self.revisions.values().flat_map(|r| &r.data.components);
+        for tracked in frozen.flat_map(|frozen| &frozen.config_maps) {
+            assert!(
+                !named.contains(&tracked.snapshot) || self.kept(tracked) == Kept::Whole,
+                "a template names {tracked:?}, which is not kept"
+            );
+        }
     }
 
     fn writable(
@@ -490,42 +576,5 @@ impl Sim {
             .iter()
             .filter(|(what, on)| *what != "own" && on == name)
             .count()
-    }
-}
-
-fn dry_run(
-    target: &Target,
-    deployment: &Deployment,
-    partial: &Value,
-    found: &crate::fields::Found,
-) -> DryRun {
-    if let Some(missing) = missing_containers(partial, &deployment.template).first() {
-        return DryRun::Mismatch(format!("{target} has {missing}"));
-    }
-    if partial.to_string().contains("-refused") {
-        return DryRun::Refused("spec.template: invalid".to_owned());
-    }
-    let dropped = deployment.ours.difference(&fields_of(partial));
-    let body = match carry(partial, &dropped, found) {
-        Ok(carried) if carried.unknown.is_empty() => carried.body,
-        Ok(carried) => {
-            let mut body = carried.body;
-            for path in &carried.unknown {
-                if let Some(value) = get(&deployment.template, path) {
-                    graft(&mut body, path, value.clone()).unwrap();
-                }
-            }
-            body
-        }
-        Err(error) => return DryRun::NotAvailable(error.to_string()),
-    };
-    let mut after = deployment.clone();
-    after.apply(&body);
-    let own = fields_of(partial);
-    DryRun::Merged {
-        template: after.template,
-        owned: after.ours.intersection(&own),
-        carried: after.ours.difference(&own),
-        body,
     }
 }

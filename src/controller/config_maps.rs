@@ -1,0 +1,338 @@
+//! ConfigMaps as far as they are read: metadata of all of them by a watch, the
+//! contents of a tracked one only when its resourceVersion is another.
+//!
+//! Contents are not kept in memory, only their digests.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures::{
+    Stream,
+    future::{join_all, try_join_all},
+};
+use k8s_openapi::{
+    api::core::v1::ConfigMap,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::PartialObjectMeta,
+    runtime::{
+        WatchStreamExt as _,
+        reflector::{self, ObjectRef, Store},
+        watcher,
+    },
+};
+
+use super::{Context, ReconcileError};
+use crate::{
+    api::{PLAN_UID, ReleasePlanStatus, StoredPlan},
+    config_maps::{Contents, Kept, Tracked, judge},
+    machine::{self, Source},
+    plan::Plan,
+};
+
+/// Longest wait for the first list of ConfigMaps.
+const LISTED: Duration = Duration::from_secs(10);
+/// Longest wait for the contents of one.
+const READ: Duration = Duration::from_secs(10);
+
+/// What is known of ConfigMaps.
+pub(super) struct ConfigMaps {
+    metas: Store<PartialObjectMeta<ConfigMap>>,
+    /// Contents that were read, by the uid of the plan and the name.
+    seen: Mutex<HashMap<String, HashMap<String, Source>>>,
+    /// Uids of snapshots that were found whole; they cannot change since.
+    whole: Mutex<HashMap<String, HashMap<String, String>>>,
+}
+
+/// A snapshot that is there.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Snapshot {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) plan_uid: String,
+    pub(super) uid: String,
+    pub(super) meta: ObjectMeta,
+}
+
+impl ConfigMaps {
+    /// Watches all ConfigMaps; the stream tells of each that changed.
+    pub(super) fn watch(
+        client: &Client,
+    ) -> (
+        Self,
+        impl Stream<Item = Result<PartialObjectMeta<ConfigMap>, watcher::Error>> + Send + use<>,
+    ) {
+        let (metas, writer) = reflector::store();
+        let stream = watcher(
+            Api::<PartialObjectMeta<ConfigMap>>::all(client.clone()),
+            watcher::Config::default(),
+        )
+        .default_backoff()
+        .modify(|object| trim(&mut object.metadata))
+        .reflect(writer)
+        .touched_objects();
+        let known = Self {
+            metas,
+            seen: Mutex::default(),
+            whole: Mutex::default(),
+        };
+        (known, stream)
+    }
+
+    /// Drops what is kept of a plan.
+    pub(super) fn forget(&self, uid: &str) {
+        let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        whole.remove(uid);
+        drop(whole);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.remove(uid);
+    }
+
+    fn meta(&self, namespace: &str, name: &str) -> Option<Arc<PartialObjectMeta<ConfigMap>>> {
+        self.metas.get(&ObjectRef::new(name).within(namespace))
+    }
+
+    fn seen(&self, plan_uid: &str, name: &str) -> Option<Source> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.get(plan_uid)?.get(name).cloned()
+    }
+
+    /// Keeps exactly these of a plan.
+    fn keep(&self, plan_uid: &str, sources: &BTreeMap<String, Source>) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept: HashMap<String, Source> = sources
+            .iter()
+            .filter(|(_, source)| source.digest.is_some() && !source.unknown)
+            .map(|(name, source)| (name.clone(), source.clone()))
+            .collect();
+        if kept.is_empty() {
+            seen.remove(plan_uid);
+        } else {
+            seen.insert(plan_uid.to_owned(), kept);
+        }
+    }
+
+    fn is_whole(&self, plan_uid: &str, name: &str, uid: &str) -> bool {
+        let whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        whole
+            .get(plan_uid)
+            .and_then(|of_plan| of_plan.get(name))
+            .is_some_and(|known| known == uid)
+    }
+
+    /// Takes a snapshot as whole.
+    pub(super) fn found_whole(&self, plan_uid: &str, object: &ConfigMap) {
+        let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_plan = whole.entry(plan_uid.to_owned()).or_default();
+        of_plan.insert(object.name_any(), object.uid().unwrap_or_default());
+    }
+
+    /// The snapshots that `wanted` wants, as far as the watch has told of them.
+    pub(super) fn snapshots(&self, wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
+        let metas = self.metas.state();
+        let found = metas.iter().filter_map(|object| {
+            Some(Snapshot {
+                namespace: object.namespace()?,
+                name: object.name_any(),
+                plan_uid: object.labels().get(PLAN_UID)?.clone(),
+                uid: object.uid()?,
+                meta: object.metadata.clone(),
+            })
+        });
+        found.filter(wanted).collect()
+    }
+
+    /// Waits for the first list.
+    pub(super) async fn listed(&self) -> Result<(), ReconcileError> {
+        match tokio::time::timeout(LISTED, self.metas.wait_until_ready()).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(ReconcileError::Unlisted),
+        }
+    }
+}
+
+/// Drops what nobody reads, above all from ConfigMaps that are no snapshots.
+fn trim(meta: &mut ObjectMeta) {
+    let plan = meta
+        .labels
+        .as_mut()
+        .and_then(|labels| labels.remove(PLAN_UID));
+    let owners = meta.owner_references.take();
+    let created = meta.creation_timestamp.take();
+    *meta = ObjectMeta {
+        name: meta.name.take(),
+        namespace: meta.namespace.take(),
+        uid: meta.uid.take(),
+        resource_version: meta.resource_version.take(),
+        ..ObjectMeta::default()
+    };
+    if let Some(plan) = plan {
+        meta.creation_timestamp = created;
+        meta.labels = Some([(PLAN_UID.to_owned(), plan)].into());
+        meta.owner_references = owners.filter(|owners: &Vec<OwnerReference>| !owners.is_empty());
+    }
+}
+
+/// What was read for a pass.
+pub(super) struct Read {
+    /// The ConfigMaps by name.
+    pub(super) sources: BTreeMap<String, Source>,
+    /// When to look again, since some could not be read.
+    pub(super) again: Option<Duration>,
+}
+
+/// Reads the ConfigMaps that a pass looks at. One that cannot be read is no
+/// change: what was last seen of it counts, and it is read again soon.
+pub(super) async fn read(
+    ctx: &Context,
+    stored: &StoredPlan,
+    plan: Option<&Plan>,
+    status: &ReleasePlanStatus,
+) -> Result<Read, ReconcileError> {
+    let names = machine::sources(plan, status);
+    let uid = stored.metadata.uid.as_deref().unwrap_or_default();
+    let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
+    if names.is_empty() {
+        return Ok(Read {
+            sources: BTreeMap::new(),
+            again: None,
+        });
+    }
+    ctx.config_maps.listed().await?;
+    let reads = names.into_iter().map(async |name| {
+        let source = source(ctx, namespace, uid, &name).await;
+        (name, source)
+    });
+    let mut sources = BTreeMap::new();
+    let mut again = None;
+    for (name, read) in join_all(reads).await {
+        let source = match read {
+            Ok(source) => source,
+            Err(error) => {
+                let mut known = status.config_maps.iter();
+                if !known.any(|known| known.name == name && known.digest.is_some()) {
+                    return Err(error);
+                }
+                tracing::warn!(%namespace, %error, "contents are taken as they were last seen");
+                again.get_or_insert_with(|| {
+                    ctx.unreadable.failed(uid, Instant::now(), u32::MAX).delay
+                });
+                Source {
+                    unknown: true,
+                    ..Source::default()
+                }
+            }
+        };
+        sources.insert(name, source);
+    }
+    if again.is_none() {
+        ctx.unreadable.reset(uid);
+    }
+    ctx.config_maps.keep(uid, &sources);
+    Ok(Read { sources, again })
+}
+
+async fn source(
+    ctx: &Context,
+    namespace: &str,
+    plan_uid: &str,
+    name: &str,
+) -> Result<Source, ReconcileError> {
+    let Some(meta) = ctx.config_maps.meta(namespace, name) else {
+        return Ok(Source::default());
+    };
+    if let Some(seen) = ctx.config_maps.seen(plan_uid, name)
+        && Some(seen.uid.as_str()) == meta.metadata.uid.as_deref()
+        && Some(seen.resource_version.as_str()) == meta.metadata.resource_version.as_deref()
+    {
+        return Ok(seen);
+    }
+    let object = get(ctx, namespace, name).await?;
+    Ok(object.map_or_else(Source::default, |object| {
+        let contents = Contents::of(&object);
+        Source {
+            digest: Some(contents.digest()),
+            unknown: false,
+            bytes: contents.bytes(),
+            uid: object.uid().unwrap_or_default(),
+            resource_version: object.resource_version().unwrap_or_default(),
+            immutable: object.immutable == Some(true),
+        }
+    }))
+}
+
+/// One ConfigMap with its contents, if it exists.
+pub(super) async fn get(
+    ctx: &Context,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<ConfigMap>, ReconcileError> {
+    let api = Api::<ConfigMap>::namespaced(ctx.client.clone(), namespace);
+    let doing = format!("read configmap {namespace}/{name}");
+    match tokio::time::timeout(READ, api.get_opt(name)).await {
+        Ok(read) => read.map_err(ReconcileError::api(doing)),
+        Err(_) => Err(ReconcileError::Timeout(READ)),
+    }
+}
+
+/// What stands under the names of snapshots. One that was found whole and is
+/// still the same object is not read again.
+pub(super) async fn kept(
+    ctx: &Context,
+    namespace: &str,
+    plan_uid: &str,
+    wanted: &[Tracked],
+) -> Result<BTreeMap<String, Kept>, ReconcileError> {
+    let looks = wanted.iter().map(async |tracked| {
+        let name = &tracked.snapshot;
+        let meta = ctx.config_maps.meta(namespace, name);
+        let uid = meta.and_then(|meta| meta.metadata.uid.clone());
+        let known = uid.is_some_and(|uid| ctx.config_maps.is_whole(plan_uid, name, &uid));
+        if known {
+            return Ok::<_, ReconcileError>((name.clone(), Kept::Whole));
+        }
+        let object = get(ctx, namespace, name).await?;
+        let kept = judge(object.as_ref(), &tracked.digest, plan_uid);
+        if let (Kept::Whole, Some(object)) = (kept, &object) {
+            ctx.config_maps.found_whole(plan_uid, object);
+        }
+        Ok((name.clone(), kept))
+    });
+    Ok(try_join_all(looks).await?.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn of_other_config_maps_only_the_name_and_the_version_are_kept() {
+        let meta = |plan: Option<&str>| {
+            let mut labels = json!({"app": "web"});
+            if let Some(plan) = plan {
+                labels[PLAN_UID] = json!(plan);
+            }
+            let mut meta: ObjectMeta = serde_json::from_value(json!({
+                "name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7",
+                "labels": labels, "annotations": {"a": "b"},
+                "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "x"}],
+            }))
+            .unwrap();
+            trim(&mut meta);
+            serde_json::to_value(meta).unwrap()
+        };
+        assert_eq!(
+            meta(None),
+            json!({"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7"})
+        );
+        let snapshot = meta(Some("p"));
+        assert_eq!(snapshot["labels"], json!({PLAN_UID: "p"}));
+        assert!(snapshot["ownerReferences"].is_array());
+    }
+}

@@ -1,0 +1,209 @@
+//! ConfigMaps of followed workloads: the template names them by the user's own
+//! name, so what is released and goes back is what they hold.
+//!
+//! One annotation of the pod template says which contents the pods were made
+//! with; another value makes new pods. Contents that nobody knows are never
+//! written over.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Action, Scope, Workload, context::Context, desired::Obstacle};
+use crate::{
+    api::{CONFIG_DIGEST, Reason},
+    config_maps::Tracked,
+    fields::{FieldSet, Path, PathElement, canon, graft},
+    revision::Frozen,
+};
+
+/// Digest of the contents that belong to a followed workload.
+pub(super) fn digest(tracked: &[Tracked]) -> Option<String> {
+    let contents: BTreeMap<&str, &str> = tracked
+        .iter()
+        .map(|tracked| (tracked.name.as_str(), tracked.digest.as_str()))
+        .collect();
+    (!contents.is_empty()).then(|| canon::digest_json(&json!(contents)))
+}
+
+fn path() -> Path {
+    ["metadata", "annotations", CONFIG_DIGEST]
+        .into_iter()
+        .map(PathElement::field)
+        .collect()
+}
+
+/// The annotation as a field that Belay owns.
+pub(super) fn annotation() -> FieldSet {
+    let mut fields = FieldSet::default();
+    fields.insert(&path());
+    fields
+}
+
+/// What Belay owns of a followed template.
+pub(super) fn fields(template: &Value, tracked: &[Tracked]) -> FieldSet {
+    if tracked.is_empty() || stamp(template).is_none() {
+        FieldSet::default()
+    } else {
+        annotation()
+    }
+}
+
+fn stamp(template: &Value) -> Option<&str> {
+    let annotations = template.pointer("/metadata/annotations")?;
+    annotations.get(CONFIG_DIGEST)?.as_str()
+}
+
+/// A template without the annotation.
+pub(super) fn plain(template: &Value) -> Value {
+    let mut template = template.clone();
+    let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return template;
+    };
+    if let Some(annotations) = metadata
+        .get_mut("annotations")
+        .and_then(Value::as_object_mut)
+        && annotations.remove(CONFIG_DIGEST).is_some()
+        && annotations.is_empty()
+    {
+        metadata.remove("annotations");
+    }
+    template
+}
+
+/// The template of a followed workload with the annotation for the contents
+/// that its ConfigMaps have now. Contents that a revision knows keep the
+/// annotation that they have there, so that nothing restarts for them.
+pub(super) fn now(ctx: &Context<'_>, scope: &Scope, workload: &Workload) -> Value {
+    let live = &workload.template;
+    if scope.template.is_some() || scope.config_maps.is_empty() {
+        return live.clone();
+    }
+    let known = known(ctx, scope);
+    if known.is_empty() {
+        return live.clone();
+    }
+    let same: Vec<Option<&str>> = known
+        .iter()
+        .filter(|frozen| is_same(&frozen.config_maps, &scope.tracked))
+        .map(|frozen| stamp(&frozen.template))
+        .collect();
+    if same.contains(&stamp(live)) {
+        return live.clone();
+    }
+    let digest = digest(&scope.tracked);
+    let wanted = same.first().copied().unwrap_or(digest.as_deref());
+    let mut template = plain(live);
+    if let Some(wanted) = wanted {
+        // Nothing can be in the way of it in a template that is stored.
+        let _ = graft(&mut template, &path(), json!(wanted));
+    }
+    template
+}
+
+/// What the revisions of this pass say of a followed workload, the stable one
+/// first.
+fn known<'a>(ctx: &Context<'a>, scope: &Scope) -> Vec<&'a Frozen> {
+    let world = ctx.input.world;
+    let stable = ctx.stable().into_iter();
+    let others = world.revisions.values().map(AsRef::as_ref);
+    stable
+        .chain(others)
+        .filter_map(|revision| revision.data.of(&scope.target))
+        .filter(|frozen| frozen.partial_digest.is_none())
+        .collect()
+}
+
+/// Whether no ConfigMap has other contents. One that was not tracked before is
+/// taken as it is.
+fn is_same(before: &[Tracked], now: &[Tracked]) -> bool {
+    now.iter().all(|now| {
+        let before = before.iter().find(|before| before.name == now.name);
+        before.is_none_or(|before| before.digest == now.digest)
+    })
+}
+
+/// What has to be done so that the ConfigMaps of a followed workload hold what
+/// they held with a template. Contents that nobody knows are in the way.
+pub(super) fn bring(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, Obstacle> {
+    if ctx.input.world.plan.deleting {
+        // Somebody's edit must not hold a plan that is to go: it stays.
+        return Ok(write(ctx, frozen, |name, now| is_known(ctx, name, now)).unwrap_or_default());
+    }
+    write(ctx, frozen, |name, now| is_known(ctx, name, now))
+}
+
+/// The same over contents that are known to be refused.
+pub(super) fn force(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, Obstacle> {
+    write(ctx, frozen, |_, _| true)
+}
+
+fn write(
+    ctx: &Context<'_>,
+    frozen: &Frozen,
+    may: impl Fn(&str, &str) -> bool,
+) -> Result<Vec<Action>, Obstacle> {
+    let mut writes = Vec::new();
+    if frozen.partial_digest.is_some() {
+        return Ok(writes);
+    }
+    let obstacle = |reason, message| Err(Obstacle { reason, message });
+    for tracked in &frozen.config_maps {
+        let name = &tracked.name;
+        let Some(source) = ctx.input.world.config_maps.get(name) else {
+            continue;
+        };
+        if source.unknown {
+            let text = format!("configmap {name} cannot be read now");
+            return obstacle(Reason::TargetsMissing, text);
+        }
+        if source.digest.as_ref() == Some(&tracked.digest) {
+            continue;
+        }
+        if source.digest.as_ref().is_some_and(|now| !may(name, now)) {
+            let text = format!(
+                "configmap {name} was edited since the release took it, so the contents of then are not written over the edit. Keep them elsewhere and set {name} back to what {} or the release holds; or end this where it is: kubectl annotate relplan {} belay.dev/abort={}",
+                tracked.snapshot,
+                ctx.input.world.plan.name,
+                super::context::current_name(ctx)
+            );
+            return obstacle(Reason::ConfigMapEdited, text);
+        }
+        if source.immutable {
+            let text = format!(
+                "configmap {name} is immutable, so the contents of configmap {} cannot be written to it; delete it, and it is made again with them",
+                tracked.snapshot
+            );
+            return obstacle(Reason::ConfigMapRefused, text);
+        }
+        writes.push(Action::WriteContents {
+            tracked: tracked.clone(),
+            uid: source.uid.clone(),
+            resource_version: source.resource_version.clone(),
+        });
+    }
+    Ok(writes)
+}
+
+/// Whether a revision of this pass holds contents of a ConfigMap.
+fn is_known(ctx: &Context<'_>, name: &str, digest: &str) -> bool {
+    let revisions = ctx.input.world.revisions.values();
+    let mut frozen = revisions.flat_map(|revision| &revision.data.components);
+    frozen.any(|frozen| {
+        let mut known = frozen.config_maps.iter();
+        known.any(|known| known.name == name && known.digest == digest)
+    })
+}
+
+/// Whether a followed workload has the template already, and only contents had
+/// to go back.
+pub(super) fn is_settled(ctx: &Context<'_>, action: &Action) -> bool {
+    let Action::Replace { write } = action else {
+        return false;
+    };
+    ctx.components().any(|view| {
+        let live = view.observed.workload.as_ref();
+        view.scope.target == write.target
+            && live.is_some_and(|live| canon::equal(&live.template, &write.template))
+    })
+}

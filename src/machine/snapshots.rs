@@ -1,0 +1,190 @@
+//! Contents of ConfigMaps: which have to be read, which are wanted, and what
+//! has to be kept in snapshots before a template may count on them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Action, Scope, Source, context::Context, desired::Obstacle};
+use crate::{
+    api::{ConfigMapStatus, Reason, ReleasePlanStatus},
+    config_maps::{Kept, MAX_BYTES, Tracked},
+    plan::Plan,
+    revision::Revision,
+};
+
+/// The ConfigMaps of users that a pass looks at: those that the plan tracks,
+/// and those that it tracked when the release in progress began.
+#[must_use]
+pub fn sources(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<String> {
+    let tracked = plan.into_iter().flat_map(Plan::config_maps);
+    let before = status.config_maps.iter().map(|known| known.name.as_str());
+    let before = before.filter(|_| plan.is_none() || status.release.is_some());
+    let names: BTreeSet<&str> = tracked.chain(before).collect();
+    names.into_iter().map(str::to_owned).collect()
+}
+
+/// Digests of the contents that count: those that were read, and of a ConfigMap
+/// that is gone, cannot be read or is too large those that were last seen.
+#[must_use]
+pub fn digests(
+    status: &ReleasePlanStatus,
+    sources: &BTreeMap<String, Source>,
+) -> BTreeMap<String, String> {
+    let known = |name: &String| {
+        let mut known = status.config_maps.iter();
+        known.find(|c| c.name == *name)?.digest.clone()
+    };
+    let digest = |(name, source): (&String, &Source)| {
+        let read = source.digest.clone().filter(|_| source.bytes <= MAX_BYTES);
+        Some((name.clone(), read.or_else(|| known(name))?))
+    };
+    sources.iter().filter_map(digest).collect()
+}
+
+/// The snapshots that a pass has to know of: those of what is wanted and of the
+/// revisions that it rests on.
+#[must_use]
+pub fn snapshots<'a>(
+    scope: &[Scope],
+    revisions: impl Iterator<Item = &'a Revision>,
+) -> Vec<Tracked> {
+    let frozen = revisions.flat_map(|revision| &revision.data.components);
+    let frozen = frozen.flat_map(|frozen| &frozen.config_maps);
+    let wanted = scope.iter().flat_map(|scope| &scope.tracked);
+    let all: BTreeSet<&Tracked> = wanted.chain(frozen).collect();
+    all.into_iter().cloned().collect()
+}
+
+/// Keeps what was seen of the ConfigMaps in the status, and tells of those that
+/// were deleted.
+pub(super) fn remember(ctx: &mut Context<'_>) {
+    let sources = &ctx.input.world.config_maps;
+    let digests = digests(ctx.input.status, sources);
+    let seen: Vec<ConfigMapStatus> = sources
+        .iter()
+        .map(|(name, source)| ConfigMapStatus {
+            name: name.clone(),
+            digest: digests.get(name).cloned(),
+            missing: source.digest.is_none() && !source.unknown,
+        })
+        .collect();
+    let before = std::mem::replace(&mut ctx.status.config_maps, seen.clone());
+    for gone in seen
+        .iter()
+        .filter(|now| now.missing && now.digest.is_some())
+    {
+        if before
+            .iter()
+            .any(|then| then.name == gone.name && !then.missing)
+        {
+            let text = format!(
+                "configmap {} was deleted; the contents that it had are kept and stay in use",
+                gone.name
+            );
+            ctx.tell(true, Reason::ConfigMapMissing, &text);
+        }
+    }
+}
+
+/// The tracked ConfigMaps of whose contents nothing is known.
+pub(super) fn missing(ctx: &Context<'_>) -> Vec<String> {
+    let scopes = ctx.scope.iter().filter(|scope| !scope.leaving);
+    let names: BTreeSet<&String> = scopes
+        .flat_map(|scope| {
+            let known = |name: &&String| scope.tracked.iter().all(|t| t.name != **name);
+            scope.config_maps.iter().filter(known)
+        })
+        .collect();
+    let names = names.into_iter();
+    names
+        .filter(|name| !is_too_large(ctx, name))
+        .map(|name| format!("configmap {name}"))
+        .collect()
+}
+
+/// Whether all contents that are wanted are known.
+pub(super) fn is_resolved(ctx: &Context<'_>) -> bool {
+    ctx.scope
+        .iter()
+        .all(|scope| scope.leaving || scope.tracked.len() == scope.config_maps.len())
+}
+
+fn is_too_large(ctx: &Context<'_>, name: &str) -> bool {
+    let source = ctx.input.world.config_maps.get(name);
+    source.is_some_and(|source| source.bytes > MAX_BYTES)
+}
+
+/// Says so if a tracked ConfigMap is too large to be kept.
+pub(super) fn too_large(ctx: &Context<'_>) -> Option<String> {
+    let tracked = ctx.scope.iter().filter(|scope| !scope.leaving);
+    let tracked: BTreeSet<&String> = tracked.flat_map(|scope| &scope.config_maps).collect();
+    let texts: Vec<String> = tracked
+        .into_iter()
+        .filter(|name| is_too_large(ctx, name))
+        .map(|name| {
+            let bytes = ctx.input.world.config_maps[name].bytes;
+            format!("configmap {name} holds {bytes} bytes; up to {MAX_BYTES} are released. Make it smaller, or split it")
+        })
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// What has to be stored before a template may be written that counts on these
+/// contents: nothing, if all are kept.
+pub(super) fn secure(ctx: &Context<'_>, tracked: &[Tracked]) -> Result<Vec<Action>, Obstacle> {
+    let mut create = Vec::new();
+    let mut faults: Vec<(Reason, String)> = Vec::new();
+    for tracked in tracked {
+        let source = ctx.input.world.config_maps.get(&tracked.name);
+        let there = source.and_then(|source| source.digest.as_ref());
+        let Tracked { name, snapshot, .. } = tracked;
+        // What nobody asked for is not in doubt.
+        match ctx.input.world.snapshots.get(snapshot).unwrap_or(&Kept::Whole) {
+            Kept::Whole => {}
+            Kept::Missing if there == Some(&tracked.digest) || source.is_some_and(|s| s.unknown) => {
+                create.push(Action::CreateSnapshot {
+                    tracked: tracked.clone(),
+                });
+            }
+            Kept::Missing if there.is_none() && !was_kept(ctx, tracked) => faults.push((
+                Reason::TargetsMissing,
+                format!("waiting for configmap {name} to exist; it was deleted before its contents were kept"),
+            )),
+            Kept::Missing => faults.push((
+                Reason::SnapshotLost,
+                format!("configmap {snapshot}, which kept contents of configmap {name}, was deleted, and {name} does not have them any more; give {name} the contents with the digest {} back", tracked.digest),
+            )),
+            Kept::Damaged => faults.push((
+                Reason::SnapshotLost,
+                format!("configmap {snapshot}, which keeps contents of configmap {name}, was changed by somebody; delete it, and it is made again from {name} if that has the contents"),
+            )),
+            Kept::Foreign => faults.push((
+                Reason::ConfigMapRefused,
+                format!("configmap {snapshot} is in the way: contents of configmap {name} have to be kept under this name, and the one that is there is not this plan's; delete or rename it"),
+            )),
+        }
+    }
+    let Some((reason, _)) = faults.first() else {
+        return Ok(create);
+    };
+    let reason = *reason;
+    let texts: Vec<String> = faults.into_iter().map(|(_, text)| text).collect();
+    Err(Obstacle {
+        reason,
+        message: texts.join("; "),
+    })
+}
+
+/// Whether a revision that this pass rests on holds the contents.
+fn was_kept(ctx: &Context<'_>, tracked: &Tracked) -> bool {
+    let revisions = ctx.input.world.revisions.values();
+    let mut frozen = revisions.flat_map(|revision| &revision.data.components);
+    frozen.any(|frozen| frozen.config_maps.contains(tracked))
+}
+
+/// Stores what has to be kept before a template is written; see [`secure`].
+pub(super) fn store(ctx: &mut Context<'_>, tracked: &[Tracked]) -> Result<(), Obstacle> {
+    for action in secure(ctx, tracked)? {
+        ctx.act_once(action);
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! ConfigMaps of followed workloads: their contents go back themselves.
+
+use std::time::Duration;
+
+use belay::api::{CONFIG_DIGEST, Phase, Reason, ReleasePlanStatus};
+
+use crate::{
+    configuration::{Configs, plan},
+    support::{Scene, deployment, holds},
+};
+
+fn reading(name: &str) -> String {
+    format!("  - workload: {{kind: Deployment, name: {name}}}\n    configMaps: [settings]\n")
+}
+
+async fn text(configs: &Configs<'_>) -> String {
+    configs.api.get("settings").await.unwrap().data.unwrap()["text"].clone()
+}
+
+async fn stamp(scene: &Scene, name: &str) -> Option<String> {
+    let template = scene.template(name).await;
+    let stamp = template["metadata"]["annotations"][CONFIG_DIGEST].as_str();
+    stamp.map(str::to_owned)
+}
+
+async fn scene(name: &str) -> Scene {
+    let scene = Scene::new(name).await;
+    Configs::of(&scene).create("settings", "old").await;
+    for app in ["cart", "web"] {
+        scene
+            .apply(&deployment(app, &format!("shop/{app}:1"), 1))
+            .await;
+    }
+    for app in ["cart", "web"] {
+        scene.available(app).await;
+    }
+    let rest = "  progressDeadline: 30s\n";
+    scene
+        .apply(&plan(&[reading("cart"), reading("web")], rest))
+        .await;
+    scene.ready("shop").await;
+    assert_eq!(
+        scene.writes_to_deployments().await.len(),
+        0,
+        "nothing restarts"
+    );
+    scene
+}
+
+fn released(status: &ReleasePlanStatus) -> bool {
+    status.phase == Some(Phase::Stable) && holds(status, "Ready", "True")
+}
+
+/// An edit of the ConfigMap rolls the pods by one annotation.
+#[tokio::test(flavor = "multi_thread")]
+async fn other_contents_roll_the_pods_of_followed_workloads() {
+    let scene = scene("contents-release").await;
+    let configs = Configs::of(&scene);
+    configs.edit("settings", "new").await;
+    let status = scene
+        .plan_until("shop", "released it", |s| {
+            released(s) && s.history.len() == 1
+        })
+        .await;
+    let changes = &status.history[0].changes;
+    assert!(
+        changes[0].starts_with("cart: configmap settings: ") && changes.len() == 2,
+        "{changes:?}"
+    );
+    for app in ["cart", "web"] {
+        scene.available(app).await;
+        assert!(stamp(&scene, app).await.is_some());
+    }
+    scene
+        .kubectl(&["label", "configmap", "settings", "team=shop"])
+        .await;
+    scene.assert_quiet("shop", 2).await;
+    let before = scene.template("web").await;
+    scene.kubectl(&["delete", "relplan", "shop"]).await;
+    assert_eq!(scene.template("web").await, before);
+    let live = scene.deployments().get("web").await.unwrap();
+    let managers = live.metadata.managed_fields.unwrap();
+    assert!(
+        managers
+            .iter()
+            .all(|m| m.manager.as_deref() != Some("belay"))
+    );
+}
+
+/// RB-06 and GO-01 for followed workloads: contents go back before any template
+/// does, and are sent back a few times when they are applied again.
+#[tokio::test(flavor = "multi_thread")]
+async fn rb_06_contents_go_back_before_the_templates() {
+    let scene = scene("contents-back").await;
+    let configs = Configs::of(&scene);
+    scene
+        .kubectl(&["set", "image", "deployment/web", "app=shop/web:2-crash"])
+        .await;
+    configs.edit("settings", "bad").await;
+    let status = scene.because("shop", Reason::RolledBack).await;
+    assert_eq!(text(&configs).await, "old");
+    assert_eq!(scene.image("web").await, "shop/web:1");
+    assert_eq!(
+        (stamp(&scene, "cart").await, stamp(&scene, "web").await),
+        (None, None)
+    );
+    let writes = scene.writes().await;
+    let contents = writes
+        .iter()
+        .position(|w| w.resource == "configmaps" && w.name == "settings")
+        .expect("the contents are written");
+    let back = writes.iter().position(|w| {
+        let body = w
+            .request_object
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        w.resource == "deployments" && w.name == "web" && body.contains("shop/web:1")
+    });
+    assert!(Some(contents) < back, "{contents} {back:?}");
+    assert_eq!(
+        writes
+            .iter()
+            .filter(|w| w.resource == "configmaps" && w.name == "settings")
+            .count(),
+        1
+    );
+
+    for _ in 0..8 {
+        configs.edit("settings", "bad").await;
+        scene
+            .kubectl(&["set", "image", "deployment/web", "app=shop/web:2-crash"])
+            .await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    scene.because("shop", Reason::Contended).await;
+    let now = scene.plans().get("shop").await.unwrap().status.unwrap();
+    assert_eq!(now.history.len(), status.history.len());
+    let writes = scene.writes().await;
+    let again = writes
+        .iter()
+        .filter(|w| w.resource == "configmaps" && w.name == "settings");
+    // Three for each of the two that read it, and the rollback itself.
+    assert!(again.count() <= 7);
+    scene
+        .kubectl(&["set", "image", "deployment/web", "app=shop/web:3"])
+        .await;
+    configs.edit("settings", "good").await;
+    scene.plan_until("shop", "released it", released).await;
+    assert_eq!(text(&configs).await, "good");
+}
+
+/// RB-06: an earlier revision brings its contents back.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_writes_the_contents_of_then() {
+    let scene = scene("contents-undo").await;
+    let configs = Configs::of(&scene);
+    let first = scene.ready("shop").await.stable_revision.unwrap();
+    configs.edit("settings", "new").await;
+    scene
+        .plan_until("shop", "released it", |s| {
+            released(s) && s.history.len() == 1
+        })
+        .await;
+    let undo = format!("belay.dev/undo={first}");
+    scene.kubectl(&["annotate", "relplan", "shop", &undo]).await;
+    scene
+        .plan_until("shop", "went back to the first", |status| {
+            released(status) && status.stable_revision.as_ref() == Some(&first)
+        })
+        .await;
+    assert_eq!(text(&configs).await, "old");
+    scene.assert_quiet("shop", 2).await;
+    assert_eq!(text(&configs).await, "old");
+}
