@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Action, Scope, Workload, context::Context, desired::Obstacle};
+use super::{Action, Scope, Workload, context::Context, desired::Obstacle, ways};
 use crate::{
-    api::{CONFIG_DIGEST, Reason},
+    api::{ABORT, CONFIG_DIGEST, Reason},
     config_maps::Tracked,
     fields::{FieldSet, Path, PathElement, canon, graft},
     revision::Frozen,
@@ -162,10 +162,9 @@ fn write(
         }
         if source.digest.as_ref().is_some_and(|now| !may(name, now)) {
             let text = format!(
-                "configmap {name} was edited since the release took it, so the contents of then are not written over the edit. Keep them elsewhere and set {name} back to what {} or the release holds; or end this where it is: kubectl annotate relplan {} belay.dev/abort={}",
+                "configmap {name} was edited since the release took it, so the contents of then are not written over the edit. Keep them elsewhere and set {name} back to what {} or the release holds; or end this where it is: {}",
                 tracked.snapshot,
-                ctx.input.world.plan.name,
-                super::context::current_name(ctx)
+                ways::order(ctx, &[(ABORT, &super::context::current_name(ctx))])
             );
             return obstacle(Reason::ConfigMapEdited, text);
         }

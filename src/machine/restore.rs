@@ -311,7 +311,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         return supersede(ctx);
     }
     if let Some(obstacle) = lost {
-        let text = format!("{}; all others went back", obstacle.message);
+        let text = format!("all others went back, but {}", obstacle.message);
         if obstacle.reason == Reason::TargetsMissing {
             return report::progressing(ctx, obstacle.reason, &text);
         }

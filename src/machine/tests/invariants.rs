@@ -227,7 +227,13 @@ fn was_moved(sim: &Sim, target: &Target) -> bool {
         // Its fields are held against others at all times.
         return true;
     }
-    let applied = sim.status.release.iter().flat_map(|r| &r.applied);
+    let release = sim.status.release.as_ref();
+    let told = release.and_then(|release| release.failure.as_ref());
+    if sim.lost && told.is_some_and(|failure| failure.cause == Cause::StatusLost) {
+        // A person named where to go, since nobody knows what was moved.
+        return true;
+    }
+    let applied = release.iter().flat_map(|r| &r.applied);
     applied
         .filter_map(find)
         .any(|frozen| stable.is_none_or(|stable| !canon::equal(&stable.template, &frozen.template)))
