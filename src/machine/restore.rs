@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use super::{
-    Action, Workload, adopt, commands, contents,
+    Action, adopt,
+    back::{back, is_newer, surroundings, touched},
+    commands, contents,
     context::{Context, View, cut, is_at, is_complete},
     desired::Obstacle,
     judge,
@@ -21,9 +23,9 @@ use crate::{
         Cause, ComponentState, Failure, Phase, RETRY, Reason, RefusedContent, RefusedTemplate,
         ReleaseKind, ReleaseResult, Stage,
     },
-    fields::{FieldSet, canon, get, project, put_back},
+    fields::{canon, project},
     plan::{Target, missing_containers},
-    revision::{Frozen, Revision},
+    revision::Revision,
 };
 
 /// Pace at which a rollback that does not come to its end is looked at.
@@ -409,122 +411,6 @@ fn supersede(ctx: &mut Context<'_>) {
     let text = "newer content takes the place of the stalled rollback";
     ctx.tell(false, Reason::Superseded, text);
     report::progressing(ctx, Reason::Settling, text);
-}
-
-/// Fields to bring back of a workload; none means the whole template.
-fn touched(ctx: &Context<'_>, target: &Target) -> FieldSet {
-    let stable = ctx.stable().and_then(|stable| stable.data.of(target));
-    let applied = ctx.release().map(|r| r.applied.clone()).unwrap_or_default();
-    let surroundings = applied.iter().any(|name| {
-        let frozen = ctx.revision(Some(name)).and_then(|r| r.data.of(target));
-        frozen.zip(stable).is_some_and(|(frozen, stable)| {
-            frozen.partial_digest.is_some()
-                && frozen.partial_digest == stable.partial_digest
-                && !canon::equal(&frozen.template, &stable.template)
-        })
-    });
-    if surroundings {
-        // What was released is what surrounds the plan's fields.
-        return FieldSet::default();
-    }
-    let owned = ctx
-        .components()
-        .find(|view| view.scope.target == *target)
-        .and_then(|view| view.observed.workload.as_ref())
-        .map(|workload| workload.owned.clone());
-    // What is owned now was taken by somebody's release, even where the record
-    // of it is lost.
-    let owned = owned
-        .unwrap_or_default()
-        .difference(&contents::annotation());
-    ctx.touched(target).union(&owned)
-}
-
-/// Brings back also what surrounds the plan's fields, once: it may be what
-/// keeps the stable values from becoming available.
-fn surroundings(
-    ctx: &mut Context<'_>,
-    view: View<'_>,
-    workload: &Workload,
-    frozen: &Frozen,
-) -> bool {
-    if canon::equal(&workload.template, &frozen.template)
-        || !may_write(ctx, view.index, 1 + stable::REASSERTIONS)
-    {
-        return false;
-    }
-    let text = format!(
-        "{} is back on the stable values of the plan's fields but does not become available; the rest of its template differs from the stable revision and is restored too",
-        view.scope.target
-    );
-    ctx.tell(true, Reason::RollingBack, &text);
-    if let Some(component) = ctx.component(view.index) {
-        component.state = Some(ComponentState::Restoring);
-        component.progress_at = None;
-        component.best_ready = None;
-    }
-    ctx.act(Action::Replace {
-        write: stable::write(view, workload, frozen.template.clone()),
-    });
-    true
-}
-
-/// Whether a followed workload has a template that is neither stable nor one
-/// that was released: somebody's newer wish, which a rollback must not undo.
-fn is_newer(ctx: &Context<'_>, view: View<'_>, workload: &Workload) -> bool {
-    let applied = ctx
-        .release()
-        .map(|release| release.applied.clone())
-        .unwrap_or_default();
-    let stable = ctx.stable().and_then(|s| s.data.of(&view.scope.target));
-    let live = contents::plain(&workload.template);
-    let is_live = |frozen: &Frozen| canon::equal(&contents::plain(&frozen.template), &live);
-    ctx.touched(&view.scope.target).is_empty()
-        && !stable.is_some_and(is_live)
-        && applied.iter().all(|name| {
-            // What is not known to be newer must not stay.
-            ctx.revision(Some(name))
-                .and_then(|revision| revision.data.of(&view.scope.target))
-                .is_some_and(|frozen| !is_live(frozen))
-        })
-}
-
-/// Sends a component back; says who is in the way if somebody keeps undoing it.
-fn back(
-    ctx: &mut Context<'_>,
-    view: View<'_>,
-    workload: &Workload,
-    frozen: &Frozen,
-    touched: &FieldSet,
-    contents: Vec<Action>,
-) -> Option<String> {
-    if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
-        let fields = ways::fields(&workload.template, &frozen.template, touched);
-        return Some(stable::managers(ctx, view, workload, &fields));
-    }
-    if let Some(component) = ctx.component(view.index) {
-        component.state = Some(ComponentState::Restoring);
-        component.progress_at = None;
-    }
-    for write in contents {
-        ctx.act_once(write);
-    }
-    let body = frozen.body(touched);
-    let says_all = || touched.leaves().iter().all(|p| get(&body, p).is_some());
-    ctx.act(if touched.is_empty() {
-        let write = stable::write(view, workload, frozen.template.clone());
-        Action::Replace { write }
-    } else if touched.leaves_order() && says_all() {
-        // One write does it, ownership included. What is to be taken out may
-        // have got another owner meanwhile, and would stay.
-        let write = stable::write(view, workload, body);
-        Action::Apply { write }
-    } else {
-        let template = put_back(&workload.template, &frozen.template, touched);
-        let write = stable::write(view, workload, template);
-        Action::Replace { write }
-    });
-    None
 }
 
 /// Enters what failed among the refused contents.

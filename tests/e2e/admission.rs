@@ -18,9 +18,10 @@ spec:
   - workload: {kind: Deployment, name: Cart}
     template: {spec: {containers: [{name: app, image: 'shop/cart:2'}, {name: app}]}}
     after: [nowhere]
+    configMaps: [cart-config]
   - name: web
     workload: {kind: StatefulSet, name: web}
-    configMaps: [web-config]
+    traffic: {service: web}
   progressDeadline: 10 minutes
   failFast: {restarts: 0}
   onFailure: Abandon
@@ -35,7 +36,8 @@ spec:
         "spec.components[0].template.spec.containers[1].name",
         "spec.components[0].after[0]",
         "spec.components[1].workload.kind",
-        "spec.components[1].configMaps",
+        "spec.components[0].configMaps",
+        "spec.components[1].traffic",
         "spec.progressDeadline",
         "spec.failFast.restarts",
         "spec.onFailure",

@@ -108,6 +108,36 @@ spec:
     )
 }
 
+/// The same, with a ConfigMap that cart reads and that is released with it.
+pub(crate) fn plan_with_config(cart: &str, web: &str) -> String {
+    let plain = format!(
+        "    template: {{spec: {{containers: [{{name: app, image: 'shop/cart:{cart}'}}]}}}}\n"
+    );
+    let with = format!(
+        "    configMaps: [cart-config]
+    template:
+      spec:
+        containers:
+        - name: app
+          image: shop/cart:{cart}
+          volumeMounts: [{{name: config, mountPath: /etc/cart}}]
+        volumes: [{{name: config, configMap: {{name: cart-config}}}}]
+"
+    );
+    plan(cart, web).replacen(&plain, &with, 1)
+}
+
+/// The ConfigMap that cart reads.
+pub(crate) fn config(greeting: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: cart-config}}
+data: {{greeting: {greeting}}}
+"
+    )
+}
+
 /// Lines of the answer to `kubectl apply -o yaml` that the person did not write.
 pub(crate) const DEFAULTS: [&str; 10] = [
     "name: cart",

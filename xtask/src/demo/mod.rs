@@ -2,6 +2,7 @@
 //! checked. It succeeds only if all of them held.
 
 mod checks;
+mod configuration;
 mod manifests;
 mod place;
 mod screen;

@@ -22,6 +22,8 @@ pub(crate) enum Place {
         cluster: Arc<Cluster>,
         /// The operator.
         operator: Operator,
+        /// The operator's binary, which is the commands' too.
+        binary: PathBuf,
     },
     /// Was there before.
     Existing {
@@ -29,6 +31,8 @@ pub(crate) enum Place {
         guest: Box<Guest>,
         /// Whether the demo added a node.
         node: bool,
+        /// The operator's binary, which is the commands' too.
+        binary: PathBuf,
     },
 }
 
@@ -57,6 +61,12 @@ impl Place {
             Self::Own { cluster, .. } => cluster.kubectl_command(args),
             Self::Existing { guest, .. } => guest.kubectl_command(args),
         }
+    }
+
+    /// A command of Belay that the person gives.
+    pub(crate) fn belay(&self, args: &[&str]) -> KubectlCommand {
+        let (Self::Own { binary, .. } | Self::Existing { binary, .. }) = self;
+        KubectlCommand::new(binary, self.kubeconfig(), args)
     }
 
     /// The person's kubeconfig.
@@ -101,12 +111,16 @@ impl Place {
     /// Ends or clears what the demo made.
     pub(crate) fn end(self, keep: bool, screen: &Screen) -> Result<(), Stop> {
         match self {
-            Self::Own { cluster, operator } if keep => {
+            Self::Own {
+                cluster, operator, ..
+            } if keep => {
                 screen.text(&kept(&cluster));
                 drop(operator);
                 Ok(())
             }
-            Self::Own { cluster, operator } => {
+            Self::Own {
+                cluster, operator, ..
+            } => {
                 let dir = cluster.dir().to_owned();
                 drop(operator);
                 drop(cluster);
@@ -157,9 +171,13 @@ fn own(options: &Options, screen: &Screen) -> Result<Place, Stop> {
     );
     let operator = Operator::start(
         &cluster,
-        &OperatorOptions::new(binary).arg("--drain").arg("0s"),
+        &OperatorOptions::new(&binary).arg("--drain").arg("0s"),
     )?;
-    Ok(Place::Own { cluster, operator })
+    Ok(Place::Own {
+        cluster,
+        operator,
+        binary,
+    })
 }
 
 fn existing(guest: Guest, options: &Options, screen: &Screen) -> Result<Place, Stop> {
@@ -218,6 +236,7 @@ fn existing(guest: Guest, options: &Options, screen: &Screen) -> Result<Place, S
         Ok(()) => Ok(Place::Existing {
             guest: Box::new(guest),
             node,
+            binary,
         }),
         Err(stop) => {
             screen.text("Taking away what was installed.");

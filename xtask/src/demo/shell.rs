@@ -76,6 +76,18 @@ impl<'a> Shell<'a> {
         Ok(self.kubectl(args, show)?.ok()?)
     }
 
+    /// A command of Belay in the namespace of the story, on the screen;
+    /// whatever comes of it.
+    pub(crate) fn belay(&self, args: &[&str]) -> Result<KubectlOutput, Stop> {
+        let args = within(args);
+        self.screen.call(&checks::line("belay", &args));
+        let command = self.place.belay(&args).current_dir(&self.place.folder());
+        let output = command.deadline(LIMIT + Duration::from_secs(10)).run()?;
+        self.screen.quote(&output.stdout);
+        self.screen.quote(&output.stderr);
+        Ok(output)
+    }
+
     /// kubectl in the namespace of the story, not on the screen.
     pub(crate) fn quiet(&self, args: &[&str]) -> Result<String, Stop> {
         Ok(self.run(&within(args))?.ok()?)

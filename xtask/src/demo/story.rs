@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::Stop;
 use super::checks::{self, holds, names_all, same};
+use super::configuration;
 use super::manifests::{self, COMPONENTS};
 use super::shell::{SOON, Shell, Show};
 use super::timing::Stopwatch;
@@ -15,8 +16,8 @@ const BACK_WITHIN: Duration = Duration::from_secs(5);
 /// The default of `spec.failFast.restarts`.
 const RESTARTS: i64 = 3;
 
-const READY: &[&str] = &["wait", "relplan/shop", "--for=condition=Ready", TIMEOUT];
-const TIMEOUT: &str = "--timeout=60s";
+pub(super) const READY: &[&str] = &["wait", "relplan/shop", "--for=condition=Ready", TIMEOUT];
+pub(super) const TIMEOUT: &str = "--timeout=60s";
 
 /// Tells it.
 pub(crate) fn tell(shell: &Shell<'_>) -> Result<(), Stop> {
@@ -27,6 +28,7 @@ pub(crate) fn tell(shell: &Shell<'_>) -> Result<(), Stop> {
     let before = templates(shell)?;
     bad_release(shell, &before)?;
     refused_content(shell)?;
+    configuration::tell(shell)?;
     followed(shell)?;
     deletion(shell)
 }
@@ -330,7 +332,7 @@ fn deletion(shell: &Shell<'_>) -> Result<(), Stop> {
     )
 }
 
-fn templates(shell: &Shell<'_>) -> Result<Vec<String>, Stop> {
+pub(super) fn templates(shell: &Shell<'_>) -> Result<Vec<String>, Stop> {
     COMPONENTS.iter().map(|name| shell.template(name)).collect()
 }
 
@@ -345,7 +347,7 @@ fn images(shell: &Shell<'_>, tags: [&str; 3]) -> checks::Check {
     same(&checks::images(&list), &wanted)
 }
 
-fn available(shell: &Shell<'_>) -> checks::Check {
+pub(super) fn available(shell: &Shell<'_>) -> checks::Check {
     checks::available(&read(shell)?)
 }
 
