@@ -222,7 +222,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         }
         let at = is_at(workload, frozen, &touched);
         // Contents go back before the code that reads them.
-        let contents = match contents::bring(ctx, frozen) {
+        let writes = match contents::bring(ctx, frozen) {
             Ok(writes) => writes,
             // It was edited and not moved: that is judged when this is over.
             Err(obstacle) if obstacle.reason == Reason::ConfigMapEdited && at => Vec::new(),
@@ -232,18 +232,17 @@ pub(super) fn run(ctx: &mut Context<'_>) {
                 continue;
             }
         };
-        if at && !contents.is_empty() {
+        if at && !writes.is_empty() {
             waiting.push(format!("configmaps of {} to go back", scope.target));
             let kept = snapshots::store(ctx, &frozen.config_maps);
             if let Err(obstacle) = kept {
                 lost.get_or_insert(obstacle);
             } else if may_write(ctx, index, 1 + stable::REASSERTIONS) {
-                for write in contents {
+                for write in writes {
                     ctx.act_once(write);
                 }
             } else {
-                let fields = ways::fields(&workload.template, &frozen.template, &touched);
-                contended.get_or_insert(stable::managers(ctx, view, workload, &fields));
+                contended.get_or_insert(contents::refilled(ctx, index, &stable.name).0);
             }
             continue;
         }
@@ -275,7 +274,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
                 lost.get_or_insert(obstacle);
                 continue;
             }
-            if let Some(text) = back(ctx, view, workload, frozen, &touched, contents) {
+            if let Some(text) = back(ctx, view, workload, frozen, &touched, writes) {
                 contended.get_or_insert(text);
             }
             continue;

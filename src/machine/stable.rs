@@ -298,7 +298,7 @@ fn reassert(
         };
         let settled = contents::is_settled(ctx, &action);
         let (who, text) = if settled {
-            refilled(ctx, index, stable)
+            contents::refilled(ctx, index, &stable.name)
         } else {
             (due.who, due.text)
         };
@@ -319,24 +319,6 @@ fn reassert(
         }
     }
     outcome
-}
-
-/// Says who fights over contents, and that they are written over.
-fn refilled(ctx: &Context<'_>, index: usize, stable: &Revision) -> (String, String) {
-    let scope = ctx.scope.get(index);
-    let names: Vec<&str> = scope
-        .iter()
-        .flat_map(|scope| &scope.config_maps)
-        .map(String::as_str)
-        .collect();
-    let names = format!("configmap {}", names.join(" or "));
-    let name = &stable.name;
-    (
-        format!(
-            "{names} keeps being given refused contents; Belay wrote those of {name} back {REASSERTIONS} times in 10m and holds now. Stop what applies them, or give it other contents"
-        ),
-        format!("{names} was given refused contents again; those of {name} are written back"),
-    )
 }
 
 /// What has to be stored and written before a write to a component: contents

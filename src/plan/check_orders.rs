@@ -36,7 +36,8 @@ pub(super) fn check_orders(old: &StoredPlan, new: &StoredPlan, faults: &mut Faul
     }
     let none = ReleasePlanStatus::default();
     let status = old.status.as_ref().unwrap_or(&none);
-    let plan = Plan::parse(&new.spec);
+    let uid = old.metadata.uid.as_deref().unwrap_or_default();
+    let plan = Plan::parse(&new.spec).map(|plan| plan.as_seen(uid, status));
     for (order, wanted) in &given {
         let fault = match *order {
             ABORT => abort(status, wanted),

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::Plan;
 use crate::{
+    api::ReleasePlanStatus,
     config_maps::{Tracked, rewrite},
     fields::canon::digest_json,
 };
@@ -47,6 +48,15 @@ impl Plan {
             plan.content = digest_json(&json!({"spec": self.spec, "configMaps": contents}));
         }
         plan
+    }
+
+    /// The plan with the contents that its status says were last seen: what the
+    /// names and digests in the same status are about.
+    #[must_use]
+    pub fn as_seen(&self, plan_uid: &str, status: &ReleasePlanStatus) -> Self {
+        let seen = status.config_maps.iter();
+        let seen = seen.filter_map(|seen| Some((seen.name.clone(), seen.digest.clone()?)));
+        self.resolved(plan_uid, &seen.collect())
     }
 
     /// The ConfigMaps that the plan tracks, each once.
