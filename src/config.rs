@@ -6,7 +6,12 @@ use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use axum::http::Uri;
 use clap::{Args, Parser, Subcommand};
 
-use crate::{api::GatewayDuration, certs::publish::Address, telemetry::LogFormat};
+use crate::{
+    api::GatewayDuration,
+    certs::publish::Address,
+    cli::{Access, Verb},
+    telemetry::LogFormat,
+};
 
 /// Port of the webhook's Service where none is given.
 const SERVICE_PORT: u16 = 443;
@@ -17,6 +22,9 @@ const SERVICE_NAME: &str = "belay";
 #[derive(Debug, Parser)]
 #[command(name = "belay", version)]
 pub struct Cli {
+    /// Flags of the commands for people that stand before the command.
+    #[command(flatten)]
+    pub access: Access,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -29,6 +37,9 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Print the CustomResourceDefinition.
     Crd,
+    /// The commands for people.
+    #[command(flatten)]
+    Verb(Box<Verb>),
 }
 
 /// Settings of the operator.
@@ -231,7 +242,7 @@ mod tests {
             .command
         {
             Command::Run(args) => Ok(*args),
-            Command::Crd => Err("not run".into()),
+            Command::Crd | Command::Verb(_) => Err("not run".into()),
         }
     }
 

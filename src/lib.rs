@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod certs;
+pub mod cli;
 pub mod clock;
 pub mod cluster;
 pub mod config;

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     api::{DIGEST, PLAN_NAME, PLAN_UID, WorkloadRef},
     config_maps::Tracked,
-    fields::{FieldSet, Found, canon},
+    fields::{FieldSet, Found, canon, complete, project},
     plan::Target,
 };
 
@@ -71,6 +71,11 @@ pub struct Frozen {
     /// The tracked ConfigMaps with the contents that belong to the template.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config_maps: Vec<Tracked>,
+    /// The part of the partial template that the full one cannot say: fields
+    /// that are to be empty. Absent also in revisions of older versions, whose
+    /// restores leave such a field as it is or take it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emptied: Option<Value>,
 }
 
 /// Why a stored revision cannot be used.
@@ -102,7 +107,7 @@ impl RevisionData {
             .components
             .iter()
             .map(|c| {
-                let mut component = json!({
+                let mut frozen = json!({
                     "name": c.name,
                     "workload": c.workload,
                     "partial": c.partial_digest,
@@ -111,10 +116,14 @@ impl RevisionData {
                     "carried": c.carried,
                     "found": c.found,
                 });
-                if !c.config_maps.is_empty() {
-                    component["configMaps"] = json!(c.config_maps);
+                // Only where there is one: names of revisions must not change.
+                if let Some(emptied) = &c.emptied {
+                    frozen["emptied"] = emptied.clone();
                 }
-                component
+                if !c.config_maps.is_empty() {
+                    frozen["configMaps"] = json!(c.config_maps);
+                }
+                frozen
             })
             .collect();
         canon::digest_json(&json!({"plan": plan_uid, "spec": self.spec, "components": components}))
@@ -127,7 +136,7 @@ impl RevisionData {
         let stem: String = plan.chars().take(45).collect();
         let stem = stem.trim_end_matches(['-', '.']);
         Revision {
-            name: format!("{stem}-{}", digest.get(..10).unwrap_or(&digest)),
+            name: format!("{stem}-{}", canon::short(&digest)),
             data: self,
         }
     }
@@ -165,6 +174,19 @@ impl Frozen {
             return FieldSet::default();
         }
         self.fields.union(&self.carried)
+    }
+
+    /// The body of an apply that makes these fields what they are here, those
+    /// that are to be empty included.
+    #[must_use]
+    pub fn body(&self, fields: &FieldSet) -> Value {
+        let mut body = project(&self.template, fields);
+        if let Some(emptied) = &self.emptied {
+            let own = self.fields.intersection(fields);
+            // What cannot be put into the body was not merged with it either.
+            let _ = complete(&mut body, emptied, &own);
+        }
+        body
     }
 }
 
@@ -240,6 +262,7 @@ mod tests {
                 carried: FieldSet::default(),
                 found: Found::default(),
                 config_maps: Vec::new(),
+                emptied: None,
             }],
         };
         data.named("shop", "uid")
@@ -270,6 +293,38 @@ mod tests {
         old.data.canon = 0;
         let object = old.to_object("shop", "uid", 3);
         assert_eq!(Revision::from_object(&object, "uid").unwrap().data.canon, 0);
+    }
+
+    #[test]
+    fn what_is_to_be_empty_is_kept_and_its_absence_tolerated() {
+        let mut data = revision().data;
+        let named = |data: &RevisionData| data.clone().named("shop", "uid").name;
+        let before = named(&data);
+        let empty = json!({"spec": {"containers": [{"name": "app", "args": []}]}});
+        data.components[0].fields = FieldSet::parse(&json!({"f:spec": {"f:containers": {
+            "k:{\"name\":\"app\"}": {".": {}, "f:name": {}, "f:args": {}}}}}))
+        .unwrap();
+        let without = named(&data);
+        data.components[0].emptied = Some(empty.clone());
+        assert!(named(&data) != without && without != before);
+        let object = data
+            .clone()
+            .named("shop", "uid")
+            .to_object("shop", "uid", 1);
+        let read = Revision::from_object(&object, "uid").unwrap().data;
+        assert_eq!(read, data);
+        let frozen = &read.components[0];
+        assert_eq!(frozen.body(&frozen.fields), empty);
+        assert_eq!(frozen.body(&FieldSet::default()), json!({}));
+        // What an older version stored says nothing of it.
+        let old = revision().to_object("shop", "uid", 1);
+        assert!(!old.data.as_ref().unwrap().0.to_string().contains("emptied"));
+        let read = Revision::from_object(&old, "uid").unwrap().data;
+        assert_eq!(read.components[0].emptied, None);
+        assert_eq!(
+            read.digest("uid"),
+            "109a6c712ee4cf0438b94bbcadbf9029da5f6f94e7e6036c831d6687e3bdd87b"
+        );
     }
 
     #[test]

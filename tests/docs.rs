@@ -7,6 +7,7 @@ use std::{fs, path::Path};
 
 use belay::{
     api::{ConditionType, Reason, crd},
+    cli::Exit,
     config::Cli,
     plan::Plan,
 };
@@ -155,6 +156,43 @@ fn every_field_of_the_spec_is_explained_with_its_default() {
     }
 }
 
+/// What `kubectl explain` shows: it knows a default and the values of a list of
+/// words only if the text names them.
+fn unexplained(path: &str, schema: &Value, found: &mut Vec<String>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        let text = field["description"].as_str().unwrap_or_default();
+        let default = match &field["default"] {
+            Value::String(text) => Some(text.clone()),
+            Value::Null | Value::Object(_) => None,
+            other => Some(other.to_string()),
+        };
+        let default = default.map(|default| format!("Default: {default}"));
+        let words = field["enum"].as_array().into_iter().flatten();
+        let words = words.filter_map(Value::as_str).map(str::to_owned);
+        let missing: Vec<String> = words
+            .chain(default)
+            .chain(Some(String::new()).filter(|_| text.is_empty()))
+            .filter(|part| part.is_empty() || !text.contains(part.as_str()))
+            .collect();
+        if !missing.is_empty() {
+            found.push(format!("{path}: {missing:?}"));
+        }
+        if name == "template" {
+            continue;
+        }
+        unexplained(&path, field, found);
+        unexplained(&format!("{path}[]"), &field["items"], found);
+    }
+}
+
+#[test]
+fn every_field_of_the_spec_explains_itself_with_its_values_and_default() {
+    let mut found = Vec::new();
+    unexplained("spec", &schema()["spec"], &mut found);
+    assert_eq!(found, [""; 0]);
+}
+
 #[test]
 fn every_flag_is_explained() {
     let cli = Cli::command();
@@ -166,6 +204,41 @@ fn every_flag_is_explained() {
     assert!(flags.len() > 5, "{flags:?}");
     let missing = without_row("## Installing in a cluster", flags);
     assert_eq!(missing, [""; 0], "flags without a row");
+}
+
+#[test]
+fn every_command_and_exit_code_is_explained() {
+    let cli = Cli::command();
+    let commands = cli.get_subcommands().map(clap::Command::get_name);
+    let people = commands.filter(|name| !["run", "crd"].contains(name));
+    let missing = without_row("## Commands", people);
+    assert_eq!(missing, [""; 0], "commands without a row");
+    let codes = Exit::ALL.map(|exit| exit.code().to_string());
+    let missing = without_row("### Exit codes", codes);
+    assert_eq!(missing, [""; 0], "exit codes without a row");
+}
+
+/// Every line that calls a command is one that the program understands.
+#[test]
+fn commands_in_examples_can_be_parsed() {
+    let mut lines = 0;
+    for document in DOCUMENTS {
+        for line in read(document).lines() {
+            // Of a pipe, the part that is ours.
+            let line = line.trim().trim_start_matches("$ ");
+            let call = line.split(" | ").find(|part| part.starts_with("belay "));
+            let Some(call) = call.filter(|_| !line.starts_with('|')) else {
+                continue;
+            };
+            let call = call.split(" #").next().unwrap().split(" >").next().unwrap();
+            let words = call.split_whitespace();
+            if let Err(error) = Cli::command().try_get_matches_from(words) {
+                panic!("{document}: {call}\n{error}");
+            }
+            lines += 1;
+        }
+    }
+    assert!(lines >= 4, "{lines} lines were found");
 }
 
 /// Fenced blocks of a language.

@@ -7,7 +7,10 @@
 
 use std::sync::LazyLock;
 
-use belay::fields::{FieldSet, Found, canon, carry, complete, diff, owned_by, project, summary};
+use belay::fields::{
+    FieldSet, Found, canon, carry, complete, diff, emptied, get, owned_by, project, put_back,
+    summary,
+};
 use belay_testenv::{Cluster, ClusterOptions};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -113,6 +116,29 @@ impl Workload {
         merged
     }
 
+    /// A strategic merge patch by somebody else.
+    async fn patch_as_user(&self, template: &Value) {
+        let params = PatchParams {
+            field_manager: Some("user".into()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Strategic(json!({"spec": {"template": template}}));
+        let patched = self.api.patch(&self.name, &params, &patch).await;
+        patched.expect("a patch");
+    }
+
+    /// A JSON patch of the whole template by ourselves.
+    async fn replace(&self, template: &Value) {
+        let params = PatchParams {
+            field_manager: Some(MANAGER.into()),
+            ..PatchParams::default()
+        };
+        let operations = json!([{"op": "replace", "path": "/spec/template", "value": template}]);
+        let patch = Patch::<()>::Json(serde_json::from_value(operations).expect("a patch"));
+        let patched = self.api.patch(&self.name, &params, &patch).await;
+        patched.expect("a patch");
+    }
+
     async fn preview(&self, template: &Value) -> (Value, FieldSet) {
         self.apply_as(MANAGER, template, true)
             .await
@@ -195,6 +221,10 @@ fn partials() -> Vec<Value> {
         container(json!({})),
         container(json!({"args": ["-q", "--fast"], "command": ["/cart"]})),
         container(json!({"args": []})),
+        container(json!({"args": null, "command": []})),
+        container(
+            json!({"args": [], "securityContext": {}, "resources": {"limits": {}}, "envFrom": []}),
+        ),
         container(
             json!({"env": [{"name": "NEW", "value": "1"}, {"name": "LOG", "value": "debug"}]}),
         ),
@@ -230,6 +260,7 @@ fn partials() -> Vec<Value> {
         container(json!({"lifecycle": {"preStop": {"exec": {"command": ["true"]}}}})),
         json!({"metadata": {"labels": {"tier": "backend", "zone": "a"}, "annotations": {"example.com/x": "y"}}}),
         json!({"metadata": {"labels": {}, "annotations": {}}}),
+        json!({"spec": {"nodeSelector": {}, "tolerations": [], "volumes": [{"name": "config", "configMap": {"items": []}}]}}),
         json!({"spec": {"nodeSelector": {"zone": "a"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}}),
         json!({"spec": {"imagePullSecrets": [{"name": "other"}], "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a", "b"]}]}}),
         json!({"spec": {"securityContext": {"fsGroup": 7, "supplementalGroups": [1, 2]}}}),
@@ -252,8 +283,11 @@ async fn a_projection_of_the_merged_template_owns_the_same_fields_and_changes_no
     let workload = Workload::create("projection", template()).await;
     for partial in partials() {
         let (merged, owned) = workload.preview(&partial).await;
+        // What a revision keeps of the partial template is enough.
         let mut body = project(&merged, &owned);
-        complete(&mut body, &partial, &owned).expect("a body");
+        if let Some(kept) = emptied(&partial, &merged, &owned).expect("a record") {
+            complete(&mut body, &kept, &owned).expect("a body");
+        }
         if owned.is_empty() {
             // An empty list of a kind that is merged: nothing to apply.
             assert_eq!(body, json!({}), "{partial}");
@@ -369,29 +403,51 @@ async fn quantities_are_canonical_as_the_api_server_has_them() {
     }
 }
 
+/// Whatever a plan applies empty, and however another writer fills it
+/// meanwhile: an apply of the frozen template with what was kept of the partial
+/// one empties it again, and so does putting the fields back in a whole template.
 #[tokio::test]
-async fn a_restore_empties_a_list_that_somebody_filled_again() {
-    let workload = Workload::create("emptied", template()).await;
-    let stable = container(json!({"args": [], "image": "cart:2"}));
-    let (frozen, owned) = workload.write(&stable).await;
-    let refill = Patch::Strategic(
-        json!({"spec": {"template": {"spec": {"containers": [{"name": "app", "args": ["-x"]}]}}}}),
-    );
-    let params = PatchParams {
-        field_manager: Some("user".into()),
-        ..PatchParams::default()
-    };
-    workload
-        .api
-        .patch(&workload.name, &params, &refill)
-        .await
-        .expect("a patch");
-    assert!(!canon::equal(&frozen, &workload.template().await));
-
-    let mut restore = project(&frozen, &owned);
-    complete(&mut restore, &stable, &owned).expect("a body");
-    workload.write(&restore).await;
-    assert_same(&frozen, &workload.template().await, "after the restore");
+async fn a_restore_empties_what_was_applied_empty_and_somebody_filled_again() {
+    let fill = json!({"spec": {
+        "nodeSelector": {"zone": "b"},
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "containers": [{"name": "app", "args": ["-x"], "command": ["/bin/x"],
+            "envFrom": [{"configMapRef": {"name": "x"}}]}],
+    }});
+    let mut emptying = 0;
+    for (index, stable) in partials().into_iter().enumerate() {
+        let workload = Workload::create(&format!("emptied-{index}"), template()).await;
+        let (frozen, owned) = workload.write(&stable).await;
+        let Some(kept) = emptied(&stable, &frozen, &owned).expect("a record") else {
+            continue;
+        };
+        emptying += 1;
+        for by_apply in [true, false] {
+            workload.patch_as_user(&fill).await;
+            let filled = workload.template().await;
+            let said = |template: &Value| project(template, &owned);
+            let filled_ours = !canon::equal(&said(&frozen), &said(&filled));
+            if by_apply {
+                let mut restore = said(&frozen);
+                complete(&mut restore, &kept, &owned).expect("a body");
+                let (_, now) = workload.write(&restore).await;
+                assert_eq!(now, owned, "{stable}");
+            } else {
+                let back = put_back(&filled, &frozen, &owned);
+                workload.replace(&back).await;
+            }
+            let live = workload.template().await;
+            let what = format!("{stable}, by apply: {by_apply}");
+            assert_same(&said(&frozen), &said(&live), &what);
+            for path in owned.leaves() {
+                let (frozen, live) = (get(&frozen, &path), get(&live, &path));
+                if frozen.is_none() && filled_ours {
+                    assert_eq!(live, None, "{path} of {what}");
+                }
+            }
+        }
+    }
+    assert!(emptying >= 4, "{emptying}");
 }
 
 #[tokio::test]

@@ -47,6 +47,8 @@ pub const ABORT: &str = "belay.dev/abort";
 pub const UNDO: &str = "belay.dev/undo";
 /// Annotation: the refused revision that a person wants tried again.
 pub const RETRY: &str = "belay.dev/retry";
+/// Annotation: who gave the orders above and when, stamped by the webhook.
+pub const ORDERED_BY: &str = "belay.dev/ordered-by";
 /// Label on what Belay creates: uid of the plan that it belongs to.
 pub const PLAN_UID: &str = "belay.dev/plan-uid";
 /// Label on what Belay creates: name of the plan, cut to fit a label.

@@ -56,7 +56,7 @@ use super::{GatewayDuration, ReleasePlanStatus};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ReleasePlanSpec {
-    /// The workloads that are released together, and go back together.
+    /// The workloads that are released together, and go back together: 1 to 32.
     #[schemars(required, length(min = 1, max = 32))]
     #[x_kube(
         merge_strategy = kube::core::ListMerge::Atomic,
@@ -76,12 +76,14 @@ pub struct ReleasePlanSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub components: Option<Vec<Component>>,
 
-    /// How the new version reaches the components. Exactly one key. Only
-    /// `rolling` is available yet.
+    /// How the new version reaches the components: exactly one of `rolling`,
+    /// `canary` and `blueGreen`. Only `rolling` is available yet, and it is the
+    /// default. To change from a default, set `rolling: null` beside the other
+    /// one.
     #[schemars(extend("default" = {"rolling": {}}))]
     #[x_kube(validation = kube::core::Rule::new(
         "[has(self.rolling), has(self.canary), has(self.blueGreen)].filter(x, x).size() == 1"
-    ).message("exactly one of rolling, canary and blueGreen must be set"))]
+    ).message("exactly one of rolling, canary and blueGreen must be set (rolling is the default; to change from it, set rolling: null beside the other one)"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
 
@@ -96,49 +98,56 @@ pub struct ReleasePlanSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checks: Option<Vec<Check>>,
 
-    /// A release that makes no progress for this long has failed. The clock
-    /// stops while the plan is paused or held.
+    /// A component that makes no progress for this long has failed the release.
+    /// Progress is more new pods available than ever before in this stage. The
+    /// clock starts afresh when the number of replicas changes, and does not
+    /// run while the plan or the workload is paused. It also bounds a rollback:
+    /// one that takes longer is reported as RollbackStalled. A duration such as
+    /// 30s, 10m or 1h30m, more than 0s and up to 168h. Default: 10m.
     #[schemars(pattern(GatewayDuration::PATTERN), length(max = 24), extend("default" = "10m"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_deadline: Option<String>,
 
     /// How long the new version is still judged after all of it is available,
-    /// before it is called stable. Once it is, only the next release is judged.
+    /// before it is called stable. What breaks later is not rolled back. A
+    /// duration such as 30s, 10m or 1h30m, up to 168h. Default: 0s, which calls it
+    /// stable at once.
     #[schemars(pattern(GatewayDuration::PATTERN), length(max = 24), extend("default" = "0s"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bake_time: Option<String>,
 
-    /// What ends a release without waiting for the deadline. Images that cannot
-    /// be pulled and pods that are refused always do.
+    /// What ends a release without waiting for progressDeadline. Images that
+    /// cannot be pulled, containers that cannot be created and pods that are
+    /// refused always do.
     #[schemars(extend("default" = {"restarts": 3}))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fail_fast: Option<FailFast>,
 
-    /// What a failure does: bring everything back (Rollback), or stop where it
-    /// is and wait for a person (Freeze).
+    /// What a failed release does.
     #[schemars(extend("default" = "Rollback"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_failure: Option<OnFailure>,
 
-    /// Stops forward motion: no new release starts and no component is moved
-    /// to the new version. Judging and rollback go on.
+    /// Stops forward motion: no new release starts, no component is moved to the
+    /// new version, and a release does not end. What was moved is still judged,
+    /// and a rollback goes on. Default: false.
     #[schemars(extend("default" = false))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
 
-    /// What deleting the plan in mid-release does: bring everything back first,
-    /// or keep what is live.
+    /// What deleting the plan in mid-release does.
     #[schemars(extend("default" = "Rollback"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<DeletionPolicy>,
 
-    /// When repeated errors of the operator itself are reported as `Stalled`.
+    /// When errors of the operator itself, not of the release, are reported.
     #[schemars(extend("default" = {"maxRetries": 8}))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
 
-    /// How many finished revisions, release records and refused contents are
-    /// kept.
+    /// How many records of releases (status.history) and how many refused contents
+    /// (status.refused) are kept, 1 to 100. Revisions that neither names are
+    /// deleted, so this is how far belay.dev/undo reaches. Default: 10.
     #[schemars(range(min = 1, max = 100), extend("default" = 10))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision_history_limit: Option<i32>,
@@ -148,7 +157,8 @@ pub struct ReleasePlanSpec {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Component {
-    /// Name of the component in this plan. Defaults to the workload's name.
+    /// Name of the component in this plan, for `after` and for messages. Default:
+    /// the workload's name.
     #[schemars(
         length(min = 1, max = 253),
         pattern(r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
@@ -156,15 +166,17 @@ pub struct Component {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 
-    /// The existing workload, in the plan's namespace.
+    /// The workload, in the plan's namespace. It may be created after the plan.
+    /// Another component or plan cannot have it as well.
     #[schemars(required)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workload: Option<WorkloadRef>,
 
     /// A partial pod template, merged over the workload's own by server-side
-    /// apply. Only what stands here is owned by the plan. A component without a
-    /// template is followed: what is applied to the workload itself is guarded
-    /// and rolled back.
+    /// apply. Only what stands here is owned by the plan. Lists with a key, such
+    /// as containers and env, are merged by it; others, such as args, are replaced
+    /// whole, also by an empty one. A component without a template is followed:
+    /// what is applied to the workload itself is judged and rolled back.
     #[schemars(schema_with = "template_schema")]
     #[x_kube(
         validation = kube::core::Rule::new(
@@ -188,8 +200,9 @@ pub struct Component {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
 
-    /// Components that must be available on the new version before this one is
-    /// moved to it.
+    /// Names of components that must be available on the new version before this
+    /// one is moved to it. No cycles. A rollback does not wait. Default: none, and
+    /// the components are moved at the same time.
     #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -200,7 +213,7 @@ pub struct Component {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadRef {
-    /// Kind of the workload.
+    /// Kind of the workload: Deployment (apps/v1).
     #[schemars(required)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<WorkloadKind>,
@@ -239,7 +252,8 @@ pub enum WorkloadKind {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Strategy {
-    /// Each workload gets the new template by its own native rolling update.
+    /// Each workload gets the new template and carries it out by its own update
+    /// strategy. Has no settings: `rolling: {}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rolling: Option<Rolling>,
     /// In steps, by a second Deployment beside each one. Not available yet.
@@ -271,11 +285,11 @@ pub struct Canary {
 #[serde(rename_all = "camelCase")]
 pub struct CanaryStep {
     /// Size of the canary: a number of pods, or a share of the workload's
-    /// current replicas.
+    /// current replicas from 0% to 100%.
     #[schemars(schema_with = "int_or_percent")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<Value>,
-    /// Share of the traffic in percent.
+    /// Share of the traffic in percent, 0 to 100.
     #[schemars(range(min = 0, max = 100))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<i32>,
@@ -292,11 +306,11 @@ pub struct CanaryStep {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Pause {
-    /// Waits this long.
+    /// Waits this long. A duration such as 30s, 10m or 1h30m.
     #[schemars(pattern(GatewayDuration::PATTERN), length(max = 24))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
-    /// Waits for a person.
+    /// Whether to wait for a person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval: Option<bool>,
 }
@@ -340,7 +354,7 @@ pub struct Check {
     )]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Time between two measurements.
+    /// Time between two measurements. A duration such as 30s, 10m or 1h30m.
     #[schemars(pattern(GatewayDuration::PATTERN), length(max = 24))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<String>,
@@ -375,7 +389,8 @@ pub struct PrometheusQuery {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct FailFast {
-    /// A container of a new pod that restarted this often has failed.
+    /// A container of a new pod that restarted this often has failed, 1 to 100.
+    /// Default: 3.
     #[schemars(range(min = 1, max = 100), extend("default" = 3))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarts: Option<i32>,
@@ -385,14 +400,21 @@ pub struct FailFast {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Retry {
-    /// Consecutive errors before the plan is `Stalled` and tried at a slow
-    /// pace.
+    /// Errors of the operator in a row, 1 to 100, after which the plan says
+    /// Stalled=True with the reason ReconcileError and is tried once a minute. They
+    /// also have to last 30 seconds: until then, an API server that is away for a
+    /// moment is waited for. Default: 8.
     #[schemars(range(min = 1, max = 100), extend("default" = 8))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_retries: Option<i32>,
 }
 
-/// What a failure does.
+/// What a failed release does. Rollback: all components go back to the stable
+/// revision, and the content is not released again by itself. Freeze: the
+/// release stops where it is and waits for newer content or a person, who
+/// goes back with the annotation belay.dev/abort or on with belay.dev/retry.
+/// Default: Rollback.
+// The schema has this text for the field, whatever the field says.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
     /// Everything goes back to the stable revision.
@@ -402,7 +424,12 @@ pub enum OnFailure {
     Freeze,
 }
 
-/// What deleting a plan in mid-release does.
+/// What deleting the plan in mid-release does. Rollback: everything goes back
+/// to the stable revision first, and the plan is gone only then. Keep: what is
+/// live stays. It can be changed while the plan is being deleted. A plan
+/// without a release in progress leaves its workloads as they are in either
+/// case. Default: Rollback.
+// The schema has this text for the field, whatever the field says.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeletionPolicy {
     /// Everything goes back to the stable revision before the plan is gone.

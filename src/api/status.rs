@@ -27,17 +27,19 @@ pub struct ReleasePlanStatus {
     /// Where the plan is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// What the release in progress does right now.
+    /// What the release in progress does right now, and how many components are
+    /// done with it: Settle, Promote 1/2, Bake 2/2, Restore 1/2, Stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// The revision that a rollback returns to.
+    /// The revision that a rollback returns to: a ControllerRevision in the plan's
+    /// namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stable_revision: Option<String>,
     /// The last revision whose pods all ran, while the stable one has not been
     /// seen running yet: a release that fails returns to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proven_revision: Option<String>,
-    /// The revision that is being released.
+    /// The revision that is being released; belay.dev/abort names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_revision: Option<String>,
     /// Conditions: Ready, Reconciling and Stalled as in kstatus, and Stable,
@@ -62,7 +64,7 @@ pub struct ReleasePlanStatus {
     /// removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handled: Option<HandledCommand>,
-    /// Releases that ended, newest last.
+    /// Releases that ended, newest last; belay.dev/undo names a revision in it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<ReleaseRecord>,
     /// The last decisions, newest last: what was decided, on which grounds.
@@ -91,9 +93,17 @@ pub struct HandledCommand {
     pub annotation: String,
     /// Its value.
     pub value: String,
+    /// Who set it, as far as the webhook saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
-/// Where a plan is.
+/// Where the plan is. Pending: workloads are missing, or what is live is not
+/// known to be healthy yet. Stable: no release is in progress. RollingOut: a
+/// release is. Rollback: everything is going back. Frozen: a failed release
+/// waits for a person or newer content. Failed: a release failed and what is
+/// live stays, since there was nothing to return to or a person said so.
+// The schema has this text for the field, whatever the field says.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Targets are missing, or what is live is not yet known to be healthy.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::{ByteString, api::core::v1::ConfigMap};
 use serde_json::json;
 
-use crate::plan::digest_json;
+use crate::fields::canon::digest_json;
 
 /// Most bytes of contents that are released. The API server stores up to 1 MiB
 /// of them; what is left is for what stands around.

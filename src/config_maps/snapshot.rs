@@ -8,8 +8,8 @@ use serde_json::json;
 use super::Contents;
 use crate::{
     api::{DIGEST, PLAN_NAME, PLAN_UID, SOURCE},
+    fields::canon::digest_json,
     fields::canon::short,
-    plan::digest_json,
 };
 
 /// Longest name of a ConfigMap.

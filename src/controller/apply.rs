@@ -6,17 +6,17 @@
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
 use super::{Context, ReconcileError, error::judged, snapshots};
 use crate::{
-    api::{FIELD_MANAGER, FINALIZER, PLAN_UID, StoredPlan},
+    api::{FIELD_MANAGER, FINALIZER, ORDERED_BY, PLAN_UID, StoredPlan},
     cluster::{self, ApplyFailure, apply_body, classify, deployments},
     fields::{FieldSet, owning_exactly},
     machine::{Action, TemplateWrite},
-    plan::Target,
+    plan::{Stamps, Target},
     revision::Revision,
 };
 
@@ -175,11 +175,7 @@ async fn drop_annotation(
     name: &str,
     value: &str,
 ) -> Result<(), ReconcileError> {
-    let path = format!("/metadata/annotations/{}", name.replace('/', "~1"));
-    let operations = vec![
-        json!({"op": "test", "path": path, "value": value}),
-        json!({"op": "remove", "path": path}),
-    ];
+    let operations = without_annotation(plan, name, value);
     patch_plan(
         ctx,
         plan,
@@ -187,6 +183,23 @@ async fn drop_annotation(
         operations,
     )
     .await
+}
+
+/// What takes an order off the plan, and with it the stamp of who gave it.
+fn without_annotation(plan: &StoredPlan, name: &str, value: &str) -> Vec<Value> {
+    let path = |name: &str| format!("/metadata/annotations/{}", name.replace('/', "~1"));
+    let mut operations = vec![
+        json!({"op": "test", "path": path(name), "value": value}),
+        json!({"op": "remove", "path": path(name)}),
+    ];
+    // The webhook would do that too, but it may be away.
+    if let Some(stamps) = plan.annotation(ORDERED_BY) {
+        operations.push(match Stamps::read(Some(stamps)).without(name).write() {
+            Some(left) => json!({"op": "replace", "path": path(ORDERED_BY), "value": left}),
+            None => json!({"op": "remove", "path": path(ORDERED_BY)}),
+        });
+    }
+    operations
 }
 
 async fn create_revision(
@@ -312,11 +325,23 @@ async fn own(
     let object = api
         .get_opt(&target.name)
         .await
-        .map_err(ReconcileError::api(doing.clone()))?;
-    let Some(object) = object.filter(|object| object.metadata.uid.as_deref() == Some(uid)) else {
-        return Ok(());
-    };
-    let seen = object.metadata.managed_fields.clone().unwrap_or_default();
+        .map_err(ReconcileError::api(doing))?;
+    match object.filter(|object| object.metadata.uid.as_deref() == Some(uid)) {
+        Some(object) => own_as_read(ctx, namespace, target, &object.metadata, fields).await,
+        None => Ok(()),
+    }
+}
+
+/// The same for an object as it was read; a conflict if it changed since.
+pub(super) async fn own_as_read(
+    ctx: &Context,
+    namespace: &str,
+    target: &Target,
+    read: &ObjectMeta,
+    fields: &FieldSet,
+) -> Result<(), ReconcileError> {
+    let doing = format!("set the ownership of fields of {target}");
+    let seen = read.managed_fields.clone().unwrap_or_default();
     let fields = fields.clone().nest(&["spec", "template"]);
     let wanted = owning_exactly(&seen, FIELD_MANAGER, "apps/v1", &fields).map_err(|source| {
         ReconcileError::Ownership {
@@ -326,16 +351,43 @@ async fn own(
     })?;
     let Some(wanted) = wanted else { return Ok(()) };
     let operations = vec![
-        json!({"op": "replace", "path": "/metadata/resourceVersion", "value": object.metadata.resource_version}),
-        json!({"op": "test", "path": "/metadata/uid", "value": uid}),
+        json!({"op": "replace", "path": "/metadata/resourceVersion", "value": read.resource_version}),
+        json!({"op": "test", "path": "/metadata/uid", "value": read.uid}),
         json!({"op": "replace", "path": "/metadata/managedFields", "value": wanted}),
     ];
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    api.patch(&target.name, &params, &json_patch(operations, &doing)?)
+    deployments(&ctx.client, namespace)
+        .patch(&target.name, &params, &json_patch(operations, &doing)?)
         .await
         .map(drop)
         .map_err(conflict_or(doing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The operator's own patch does what the webhook would do, were it there.
+    #[test]
+    fn an_order_is_taken_off_with_its_own_stamp_only() {
+        let stamp = |order: &str| json!({"order": order, "revision": "r", "user": "jane", "at": "2026-01-01T00:00:00Z"});
+        let stamps = json!([stamp("abort"), stamp("undo")]).to_string();
+        let mut object = json!({"metadata": {"annotations": {
+            "note": "x", "belay.dev/abort": "r", "belay.dev/undo": "r", ORDERED_BY: stamps,
+        }}});
+        for (name, left) in [("abort", Some("undo")), ("undo", None)] {
+            let plan: StoredPlan = serde_json::from_value(object.clone()).unwrap();
+            let operations = without_annotation(&plan, &format!("belay.dev/{name}"), "r");
+            let patch: json_patch::Patch = serde_json::from_value(json!(operations)).unwrap();
+            json_patch::patch(&mut object, &patch).unwrap();
+            let stamps = object["metadata"]["annotations"].get(ORDERED_BY);
+            let stamps = Stamps::read(stamps.and_then(Value::as_str));
+            assert!(stamps.of(&format!("belay.dev/{name}"), "r").is_none());
+            assert!(left.is_none_or(|left| stamps.of(&format!("belay.dev/{left}"), "r").is_some()));
+        }
+        assert_eq!(object["metadata"]["annotations"], json!({"note": "x"}));
+    }
 }

@@ -17,6 +17,7 @@ mod record;
 mod revisions;
 mod snapshots;
 mod sweep;
+mod trials;
 mod views;
 mod watches;
 
@@ -62,6 +63,7 @@ struct Context {
     revisions: revisions::Revisions,
     config_maps: config_maps::ConfigMaps,
     unreadable: backoff::Backoffs,
+    trials: trials::Trials,
     last_writes: record::LastWrites,
     resync: Duration,
 }
@@ -75,6 +77,7 @@ impl Context {
         self.revisions.forget(uid);
         self.config_maps.forget(uid);
         self.unreadable.reset(uid);
+        self.trials.forget(uid);
         self.last_writes.forget(uid);
     }
 }
@@ -110,6 +113,7 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         revisions: revisions::Revisions::default(),
         config_maps,
         unreadable: backoff::Backoffs::default(),
+        trials: trials::Trials::default(),
         last_writes: record::LastWrites::default(),
         resync,
     });

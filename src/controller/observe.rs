@@ -1,24 +1,29 @@
 //! Reads what a decision needs, and nothing more.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use futures::future::{join_all, try_join_all};
 use k8s_openapi::{
     api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry,
 };
 use kube::{Api, api::DynamicObject, runtime::reflector::ObjectRef};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Context, ReconcileError, config_maps, error::judged, revisions};
+use super::{
+    Context, ReconcileError, config_maps,
+    error::judged,
+    revisions,
+    trials::{Answer, Question},
+};
 use crate::{
     api::{
-        ABORT, DeletionPolicy, FIELD_MANAGER, FINALIZER, RELEASE_DIGEST, RELEASE_GENERATION,
-        REQUESTED_BY, RETRY, ReleasePlanStatus, StoredPlan, UNDO,
+        ABORT, DeletionPolicy, FIELD_MANAGER, FINALIZER, ORDERED_BY, RELEASE_DIGEST,
+        RELEASE_GENERATION, REQUESTED_BY, RETRY, ReleasePlanStatus, StoredPlan, UNDO,
     },
     cluster::{Snapshot, as_stored, deployments, dry_run},
     fields::{Found, canon, managed_by},
     machine::{self, DryRun, Observed, PlanFacts, Scope, Source, Workload, World},
-    plan::{Plan, Target, Violations, incumbent},
+    plan::{Plan, Stamps, Target, Violations, incumbent},
     revision::Revision,
 };
 
@@ -26,6 +31,8 @@ use crate::{
 struct Live {
     workload: Workload,
     snapshot: Snapshot,
+    /// Digest of who owns which of its fields.
+    ownership: String,
     selector: String,
 }
 
@@ -78,10 +85,13 @@ pub(super) async fn observe(
         .filter(|(_, wanted)| **wanted)
         .map(|((scope, live), _)| {
             let found = machine::found(status, &revisions, &scope.target);
-            try_templates(ctx, namespace, scope, live.as_mut(), found, stable, resting)
+            try_templates(ctx, stored, scope, live.as_mut(), found, stable, resting)
         });
     for outcome in join_all(tries).await {
         outcome?;
+    }
+    if !needs.dry_run.contains(&true) {
+        ctx.trials.forget(&facts.uid);
     }
 
     let plans = ctx.plans.state();
@@ -108,51 +118,72 @@ pub(super) async fn observe(
 /// makes of the frozen template today.
 async fn try_templates(
     ctx: &Context,
-    namespace: &str,
+    stored: &StoredPlan,
     scope: &Scope,
     live: Option<&mut Live>,
     found: Found,
     stable: Option<&Arc<Revision>>,
     resting: bool,
 ) -> Result<(), ReconcileError> {
-    let (target, Some(live)) = (&scope.target, live) else {
+    let Some(live) = live else {
         return Ok(());
     };
-    let undecided = |failure| judged(target, failure);
-    let mut wanted = &live.workload.template;
-    if let Some(partial) = &scope.template {
-        let answer = dry_run(
-            &ctx.client,
-            namespace,
-            target,
-            &live.snapshot,
-            partial,
-            &found,
-        );
-        live.workload.dry_run = Some(answer.await.map_err(undecided)?);
-        if let Some(DryRun::Merged { template, .. }) = &live.workload.dry_run {
-            wanted = template;
-        }
-    }
-    let frozen = stable.and_then(|revision| revision.data.of(target));
+    let uid = stored.metadata.uid.as_deref().unwrap_or_default();
+    let frozen = stable.and_then(|revision| revision.data.of(&scope.target));
     // New content of the plan is another template anyway, and once a release
     // has begun the question is answered.
-    let frozen = frozen.filter(|frozen| {
-        resting
-            && frozen.partial_digest == scope.template_digest
-            && !canon::equal(&frozen.template, wanted)
-    });
-    if let Some(frozen) = frozen {
-        let answer = as_stored(
-            &ctx.client,
-            namespace,
-            target,
-            &live.snapshot,
-            &frozen.template,
-        );
-        live.workload.stable_today = answer.await.map_err(undecided)?;
-    }
+    let frozen = frozen
+        .filter(|frozen| resting && frozen.partial_digest == scope.template_digest)
+        .map(|frozen| &frozen.template);
+    let question = Question::new(scope, &live.snapshot, &live.ownership, &found, frozen);
+    let now = Instant::now();
+    let answer = match ctx.trials.get(uid, &scope.target, &question, now) {
+        Some(answer) => answer,
+        None => {
+            let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
+            let answer = ask(ctx, namespace, scope, live, &found, frozen).await?;
+            ctx.trials
+                .keep(uid, &scope.target, question, answer.clone(), now);
+            answer
+        }
+    };
+    live.workload.dry_run = answer.dry_run;
+    live.workload.stable_today = answer.stable_today;
     Ok(())
+}
+
+async fn ask(
+    ctx: &Context,
+    namespace: &str,
+    scope: &Scope,
+    live: &Live,
+    found: &Found,
+    frozen: Option<&Value>,
+) -> Result<Answer, ReconcileError> {
+    let (client, target, snapshot) = (&ctx.client, &scope.target, &live.snapshot);
+    let undecided = |failure| judged(target, failure);
+    let tried = match &scope.template {
+        Some(partial) => Some(
+            dry_run(client, namespace, target, snapshot, partial, found)
+                .await
+                .map_err(undecided)?,
+        ),
+        None => None,
+    };
+    let wanted = match &tried {
+        Some(DryRun::Merged { template, .. }) => template,
+        _ => &live.workload.template,
+    };
+    let stable_today = match frozen.filter(|frozen| !canon::equal(frozen, wanted)) {
+        Some(frozen) => as_stored(client, namespace, target, snapshot, frozen)
+            .await
+            .map_err(undecided)?,
+        None => None,
+    };
+    Ok(Answer {
+        dry_run: tried,
+        stable_today,
+    })
 }
 
 async fn facts(
@@ -170,6 +201,7 @@ async fn facts(
         .unwrap_or_default();
     Ok(PlanFacts {
         name: meta.name.clone().unwrap_or_default(),
+        namespace: namespace.clone(),
         uid: meta.uid.clone().unwrap_or_default(),
         generation: meta.generation.unwrap_or_default(),
         // A number that belongs to other content says nothing about this one.
@@ -184,6 +216,7 @@ async fn facts(
         abort: stored.annotation(ABORT).map(str::to_owned),
         undo: stored.annotation(UNDO).map(str::to_owned),
         retry: stored.annotation(RETRY).map(str::to_owned),
+        ordered_by: Stamps::read(stored.annotation(ORDERED_BY)),
         deleting,
         deletion_policy: serde_json::from_value(policy).unwrap_or(DeletionPolicy::Rollback),
         finalizer: meta
@@ -290,8 +323,19 @@ fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError>
             new_pods: None,
         },
         snapshot,
+        ownership: ownership_digest(entries),
         selector: selector(data),
     })
+}
+
+/// Digest of who owns what, but for when it was taken and for the status.
+fn ownership_digest(entries: &[ManagedFieldsEntry]) -> String {
+    let owners: Vec<Value> = entries
+        .iter()
+        .filter(|entry| entry.subresource.as_deref().unwrap_or_default().is_empty())
+        .map(|entry| json!([entry.manager, entry.operation, entry.fields_v1]))
+        .collect();
+    canon::digest_json(&Value::Array(owners))
 }
 
 /// Whether an entry of `managedFields` is Belay's.

@@ -12,9 +12,14 @@ use kube::{
     runtime::{controller::Action, reflector::ObjectRef},
 };
 
-use super::{Context, ReconcileError, apply, config_maps, events, heal, observe, record};
+use super::{
+    Context, ReconcileError, apply, backoff::LASTING, config_maps, events, heal, observe, record,
+};
 use crate::{
-    api::{ConditionType, Phase, Reason, ReleasePlanStatus, StoredPlan, merge_conditions},
+    api::{
+        ConditionType, GatewayDuration, Phase, Reason, ReleasePlanStatus, StoredPlan,
+        merge_conditions,
+    },
     machine::{self, Decision, EventNote, Input, World},
     plan::{Plan, Violations},
 };
@@ -23,6 +28,9 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(60);
 /// Pause before a pass that lost a race is made again.
 const AFTER_CONFLICT: Duration = Duration::from_millis(20);
+/// Longest part that an error may take of a message, in bytes. An event takes
+/// 1024.
+const ERROR: usize = 700;
 /// Failures in a row before a plan that cannot be read is reported as stalled.
 const MAX_RETRIES: u32 = 8;
 
@@ -61,7 +69,7 @@ pub(super) async fn reconcile(
             let most = Plan::parse(&plan.spec).map_or(MAX_RETRIES, |plan| plan.max_retries());
             let wait = ctx.backoffs.failed(&uid, Instant::now(), most);
             tracing::warn!(%error, failures = wait.failures, delay = ?wait.delay, "a pass failed");
-            if wait.failures >= most {
+            if wait.stalled {
                 report(&ctx, &plan, &error, most).await;
             }
             Ok(Action::requeue(wait.delay))
@@ -220,8 +228,11 @@ async fn report(ctx: &Context, cached: &StoredPlan, error: &ReconcileError, most
             return Ok(None);
         }
         let mut status = plan.status.clone().unwrap_or_default();
-        let text =
-            format!("{error}; it failed {most} times in a row and is tried again every minute");
+        let text = format!(
+            "{}. The operator failed on this plan {most} times in a row or more, for {} or longer, and tries again once a minute",
+            machine::cut_to(&error.to_string(), ERROR),
+            GatewayDuration::from(LASTING)
+        );
         let known = status
             .conditions
             .iter()

@@ -5,7 +5,8 @@
 //! quantities are equal by value, at the places where they stand. An empty list
 //! or map is *not* unset, and unknown fields count like any other.
 //!
-//! Digests are stored; a change of the form is a new [`CANON_VERSION`].
+//! Digests are stored; a change of the form is a new [`CANON_VERSION`]. The text
+//! that is digested is written here, so that it cannot change with a library.
 
 use std::fmt::Write as _;
 
@@ -85,7 +86,7 @@ pub fn short(digest: &str) -> &str {
 }
 
 /// JSON without spaces and with sorted keys, whatever map type serde_json uses.
-pub(super) fn sorted_json(value: &Value) -> String {
+pub fn sorted_json(value: &Value) -> String {
     let mut out = String::new();
     write_sorted(value, &mut out);
     out
@@ -242,6 +243,11 @@ mod tests {
             "260ae6689fc315f8a8c4bc70c3f679c2a4555671e25a8a27e32f62bc8081322d"
         );
         assert_eq!(short(&digest(&template)).len(), 10);
+        let odd = json!({"b": [1, {"d": null, "c": "\"x\""}], "a": true});
+        assert_eq!(
+            sorted_json(&odd),
+            r#"{"a":true,"b":[1,{"c":"\"x\"","d":null}]}"#
+        );
         assert_eq!(
             digest_json(&json!({})),
             "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"

@@ -1,4 +1,5 @@
-//! How two pod templates differ, for messages and decision logs.
+//! How two pod templates differ: what a revision changed against another, for
+//! people.
 //!
 //! Finds no difference exactly where [`canon::equal`] finds none. Lists whose
 //! items have keys are aligned by them; other lists are compared whole. What is
@@ -25,7 +26,10 @@ const HIDDEN_WHOLE: &[&str] = &["httpHeaders"];
 ///
 /// Where only the order of a keyed list differs, `path` is the list and both
 /// sides are its key values in order. Shown as
-/// `containers[app].image: shop/cart:1 → shop/cart:2`.
+/// `containers[app].image: shop/cart:1 → shop/cart:2`, with long values cut and
+/// values that may be secrets left out. `from` and `to` are neither cut nor
+/// checked for secrets: what people are to see is made by `to_string`, and the
+/// place alone by [`Path::brief`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// Where, from the template's root.
@@ -37,14 +41,17 @@ pub struct Change {
 }
 
 /// The differences from `a` to `b`, both pod templates: maps by name, keyed lists in
-/// the order of `a`, then what is new in `b`.
+/// the order of `a`, then what is new in `b`. None exactly where
+/// [`canon::equal`] holds. A map or an item of a list that only one of them has
+/// is one change, not one for each field in it.
 pub fn diff(a: &Value, b: &Value) -> Vec<Change> {
     let mut walk = Walk::default();
     walk.compare(Some(a), Some(b));
     walk.changes
 }
 
-/// At most `most` changes in one line, and how many there are besides.
+/// At most `most` changes in one line, separated by `; `, and how many there are
+/// besides. Empty for no changes.
 pub fn summary(changes: &[Change], most: usize) -> String {
     let mut parts: Vec<_> = changes.iter().take(most).map(Change::to_string).collect();
     let rest = changes.len().saturating_sub(most);

@@ -19,6 +19,7 @@ mod put_back;
 mod quantity;
 mod schema;
 mod set;
+mod taken;
 
 #[cfg(test)]
 mod properties;
@@ -28,9 +29,10 @@ pub use found::{Before, Carried, Found, FoundValue, carry};
 pub use graft::{get, graft};
 pub use managed::{managed_by, owned_by, owning_exactly};
 pub use path::{Literal, Path, PathElement};
-pub use project::{complete, project};
+pub use project::{complete, emptied, project};
 pub use put_back::put_back;
 pub use set::FieldSet;
+pub use taken::{TakenOver, taken_over};
 
 /// Why field ownership could not be read or a value could not be put in place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

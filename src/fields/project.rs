@@ -22,9 +22,10 @@ pub fn project(value: &Value, set: &FieldSet) -> Value {
 
 /// Adds to a projection the owned fields that only `partial` has.
 ///
-/// The API server stores nothing for a field applied as an empty list, so a
-/// projection of the stored template cannot say that the list is to be empty;
-/// the partial template it was merged from can. All three start at the same object.
+/// The API server stores nothing for a field applied as an empty list, an empty
+/// map or null, so a projection of the stored template cannot say that the field
+/// is to be empty; the partial template it was merged from can, and so can what
+/// [`emptied`] kept of that. All three start at the same object.
 ///
 /// # Errors
 /// [`FieldsError::Obstructed`] if `body` and `partial` differ in kind above such a field.
@@ -33,11 +34,37 @@ pub fn complete(body: &mut Value, partial: &Value, set: &FieldSet) -> Result<(),
         if get(body, &path).is_some() {
             continue;
         }
-        if let Some(value) = get(partial, &path).filter(|value| !value.is_null()) {
+        if let Some(value) = get(partial, &path) {
             graft(body, &path, value.clone())?;
         }
     }
     Ok(())
+}
+
+/// What of `partial` a projection of the template merged from it cannot say:
+/// the owned fields that were applied empty. None if there are none.
+///
+/// All three start at the same object.
+///
+/// # Errors
+/// Never for a `partial` that the API server merged: [`FieldsError::Obstructed`]
+/// needs one field to be of two kinds.
+pub fn emptied(
+    partial: &Value,
+    merged: &Value,
+    set: &FieldSet,
+) -> Result<Option<Value>, FieldsError> {
+    let said = project(merged, set);
+    let mut rest = Value::Object(Map::new());
+    for path in set.leaves() {
+        if get(&said, &path).is_some() {
+            continue;
+        }
+        if let Some(value) = get(partial, &path) {
+            graft(&mut rest, &path, value.clone())?;
+        }
+    }
+    Ok((rest != Value::Object(Map::new())).then_some(rest))
 }
 
 fn keep(value: &Value, set: &FieldSet, name: Option<&str>) -> Option<Value> {
@@ -45,7 +72,9 @@ fn keep(value: &Value, set: &FieldSet, name: Option<&str>) -> Option<Value> {
         return None;
     }
     if !set.has_children() {
-        return Some(schema::leaf_value(name, value));
+        // Of a map whose entries all belong to others nothing is owned that is
+        // stored: it goes with the last of them.
+        return (!schema::is_map(name)).then(|| schema::leaf_value(name, value));
     }
     let (kept, is_empty) = match value {
         Value::Object(fields) => {
@@ -234,7 +263,7 @@ mod tests {
             app(
                 json!({".": {}, "f:securityContext": {}, "f:env": {}, "f:resources": {"f:limits": {}}})
             ),
-            json!([{"name": "app", "securityContext": {}, "env": [], "resources": {"limits": {}}}])
+            json!([{"name": "app", "securityContext": {}, "env": []}])
         );
     }
 

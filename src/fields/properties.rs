@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{FieldSet, Found, Path, PathElement, canon, carry, diff, get, graft, project};
+use super::{
+    FieldSet, Found, Path, PathElement, canon, carry, complete, diff, emptied, get, graft, project,
+};
 
 fn field() -> impl Strategy<Value = PathElement> {
     prop::sample::select(vec!["a", "b", "labels", "containers", "env", "c.d/e"])
@@ -243,7 +245,35 @@ proptest! {
         if let Ok(carried) = carry(&json!({}), &owned, &found) {
             prop_assert!(carried.unknown.is_empty());
             prop_assert_eq!(carried.restored.len() + carried.removed.len(), owned.leaves().len());
-            prop_assert_eq!(Found::record(&carried.body, &owned), found);
+            // What was absent has no place among the items that were there.
+            let told = |found: &Found| {
+                let (there, mut absent): (Vec<_>, Vec<_>) =
+                    found.iter().cloned().partition(|found| found.value.is_some());
+                absent.sort_by_key(|found| found.path.clone());
+                (there, absent)
+            };
+            prop_assert_eq!(told(&Found::record(&carried.body, &owned)), told(&found));
+        }
+    }
+
+    /// What is kept of a partial template completes a projection as the whole of
+    /// it would, and says nothing that the projection says.
+    #[test]
+    fn what_is_kept_of_a_partial_template_is_enough(partial in value(), merged in value(), paths in prop::collection::vec(object_path(), 0..6)) {
+        let (partial, merged) = (json!({"a": partial}), json!({"a": merged}));
+        let owned: FieldSet = paths.into_iter().collect();
+        let mut whole = project(&merged, &owned);
+        if complete(&mut whole, &partial, &owned).is_ok() {
+            let kept = emptied(&partial, &merged, &owned).unwrap();
+            let mut enough = project(&merged, &owned);
+            if let Some(kept) = &kept {
+                complete(&mut enough, kept, &owned).unwrap();
+                for path in owned.leaves() {
+                    let said = get(&project(&merged, &owned), &path).is_some();
+                    prop_assert!(!said || get(kept, &path).is_none());
+                }
+            }
+            prop_assert_eq!(enough, whole);
         }
     }
 

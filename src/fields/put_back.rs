@@ -28,9 +28,10 @@ fn merge(
     if !set.has_children() {
         // Owned as a whole, unless it is a container of which only the
         // existence is owned.
-        let whole = |value: &&Value| schema::leaf_value(name, value) == **value;
+        let held = |value: &Value| schema::leaf_value(name, value) != *value;
         return match (live, frozen) {
-            (Some(live), _) if !whole(&live) => Some(live.clone()),
+            (Some(live), frozen) if held(live) || frozen.is_some_and(held) => Some(live.clone()),
+            (None, Some(_)) if schema::is_map(name) => None,
             (None, Some(frozen)) => Some(schema::leaf_value(name, frozen)),
             (_, frozen) => frozen.cloned(),
         };
@@ -197,6 +198,38 @@ mod tests {
                 {"name": "MODE", "value": "a"}, {"name": "ADDR", "value": "x"},
                 {"name": "LOG", "value": "info"}, {"name": "LATER", "value": "l"}]))
         );
+    }
+
+    #[test]
+    fn a_container_of_which_only_the_existence_is_owned_keeps_what_others_put_into_it() {
+        let owned = of_app(json!({".": {}, "f:name": {}, "f:securityContext": {}}));
+        let app = |security: Value| json!({"spec": {"containers": [{"name": "app", "securityContext": security}]}});
+        let (empty, filled, other) = (
+            app(json!({})),
+            app(json!({"runAsUser": 5})),
+            app(json!({"runAsUser": 6})),
+        );
+        assert_eq!(put_back(&empty, &filled, &owned), empty);
+        assert_eq!(put_back(&filled, &empty, &owned), filled);
+        assert_eq!(put_back(&other, &filled, &owned), other);
+        let bare = json!({"spec": {"containers": [{"name": "app"}]}});
+        assert_eq!(put_back(&bare, &filled, &owned), empty);
+        // A map is not stored while it is empty.
+        let owned = set(json!({"f:metadata": {"f:annotations": {}}}));
+        let bare = json!({"metadata": {"labels": {"app": "cart"}}});
+        let mut noted = bare.clone();
+        noted["metadata"]["annotations"] = json!({"team": "shop"});
+        assert_eq!(put_back(&bare, &noted, &owned), bare);
+        assert_eq!(put_back(&noted, &bare, &owned), noted);
+    }
+
+    #[test]
+    fn what_was_applied_empty_is_emptied_again() {
+        let owned = of_app(json!({".": {}, "f:name": {}, "f:args": {}}));
+        let frozen = json!({"spec": {"containers": [{"name": "app", "image": "cart:1"}]}});
+        let live =
+            json!({"spec": {"containers": [{"name": "app", "image": "cart:1", "args": ["-x"]}]}});
+        assert_eq!(put_back(&live, &frozen, &owned), frozen);
     }
 
     #[test]

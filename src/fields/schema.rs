@@ -81,6 +81,17 @@ const GRANULAR_MAPS: &[&str] = &[
     "windowsOptions",
 ];
 
+/// Those of [`GRANULAR_MAPS`] with free keys. The API server does not store them
+/// while they are empty, whereas it does so with an empty struct.
+const MAPS: &[&str] = &[
+    "annotations",
+    "labels",
+    "limits",
+    "overhead",
+    "requests",
+    "volumeAttributes",
+];
+
 /// Lists of a pod template whose items are owned one by one, and their keys.
 const LIST_MAPS: &[(&str, &[&str])] = &[
     ("claims", &["name"]),
@@ -129,6 +140,11 @@ pub(super) fn leaf_value(name: Option<&str>, value: &Value) -> Value {
         }
         _ => value.clone(),
     }
+}
+
+/// Whether the field `name` is a map with free keys that are owned one by one.
+pub(super) fn is_map(name: Option<&str>) -> bool {
+    name.is_some_and(|name| MAPS.contains(&name))
 }
 
 /// The value of the key field `key` in a list item, with the schema's default.
@@ -186,6 +202,7 @@ mod tests {
     fn tables_are_sorted_and_disjoint() {
         assert!(GRANULAR_MAPS.is_sorted());
         assert!(LIST_MAPS.is_sorted());
+        assert!(MAPS.iter().all(|map| GRANULAR_MAPS.contains(map)));
         for (list, keys) in LIST_MAPS {
             assert!(!GRANULAR_MAPS.contains(list), "{list}");
             assert!(!SETS.contains(list), "{list}");

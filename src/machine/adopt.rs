@@ -6,7 +6,7 @@ use super::{
     context::{Context, View, is_complete},
     desired::{Obstacle, desired, missing},
     needs::is_news,
-    report, settle, snapshots, stable,
+    report, restore, settle, snapshots, stable,
 };
 use crate::{
     api::{ComponentState, Phase, Reason},
@@ -57,15 +57,7 @@ pub(super) fn baseline(ctx: &mut Context<'_>, plan: &Plan) {
             .components()
             .all(|c| c.observed.workload.as_ref().is_some_and(is_complete));
         if !news && !healthy {
-            let why = ctx
-                .status
-                .history
-                .last()
-                .and_then(|r| r.message.clone())
-                .unwrap_or_default();
-            let text = format!(
-                "{why}. There was no healthy revision to return to, so the new templates stay as they are. Change the templates to try again"
-            );
+            let text = restore::failed(ctx);
             return report::stalled(ctx, Reason::ReleaseFailed, &text);
         }
     }
@@ -231,6 +223,7 @@ fn frozen(view: View<'_>) -> Option<Frozen> {
         } else {
             Vec::new()
         },
+        emptied: None,
     })
 }
 

@@ -1,17 +1,19 @@
 //! What people ask for by annotations on the plan.
 //!
 //! An abort is dealt with before an undo, and an undo before a retry; the others
-//! wait for their turn. What was decided is recorded before the annotation goes,
-//! so that a crash in between neither loses an order nor carries it out twice.
+//! wait for their turn, and the plan says so. What was decided is recorded before
+//! the annotation goes, so that a crash in between neither loses an order nor
+//! carries it out twice.
 
 use std::time::Duration;
 
 use super::{
     Action, contents,
-    context::{Context, conflict},
+    context::{Context, conflict, cut},
     desired::{Obstacle, undone},
     rebuild, report, restore, settle, snapshots, stable, stopped,
     types::TemplateWrite,
+    ways,
 };
 use crate::{
     api::{
@@ -19,7 +21,7 @@ use crate::{
         RefusedTemplate, ReleaseKind, Stage, UNDO, WorkloadRef,
     },
     fields::canon,
-    plan::{Plan, abortable, current, failed, retryable, undoable},
+    plan::{Plan, abortable, current, failed, is_gone_from_plan, retryable, undoable},
     revision::Revision,
 };
 
@@ -27,8 +29,8 @@ use crate::{
 enum Outcome {
     /// It was carried out, and decides this pass.
     Taken,
-    /// Its time has not come.
-    Waits,
+    /// Its time has not come, which it waits for.
+    Waits(String),
     /// It means nothing, for this reason.
     Ignored(Reason, String),
 }
@@ -44,34 +46,40 @@ pub(super) fn run(ctx: &mut Context<'_>) -> bool {
     let given: Vec<HandledCommand> = given
         .into_iter()
         .filter_map(|(annotation, value)| {
+            let value = value?;
+            let stamp = facts.ordered_by.of(annotation, &value);
             Some(HandledCommand {
                 annotation: annotation.to_owned(),
-                value: value?,
+                user: stamp.map(|stamp| stamp.user.clone()),
+                value,
             })
         })
         .collect();
-    if let Some(handled) = ctx.status.handled.take()
-        && given.contains(&handled)
-    {
-        drop_annotation(ctx, handled);
-        if given.len() > 1 {
-            ctx.wake_in(Duration::ZERO);
+    if let Some(handled) = ctx.status.handled.take() {
+        let is_it = |given: &HandledCommand| {
+            given.annotation == handled.annotation && given.value == handled.value
+        };
+        if handled.annotation == RETRY {
+            // The release that comes of it begins in this pass.
+            ctx.retried_by.clone_from(&handled.user);
         }
-        return false;
+        if given.iter().any(is_it) {
+            drop_annotation(ctx, handled);
+            if given.len() > 1 {
+                ctx.wake_in(Duration::ZERO);
+            }
+            return false;
+        }
     }
     for command in given {
         let outcome = match command.annotation.as_str() {
-            ABORT => abort(ctx, &command.value),
-            UNDO => undo(ctx, &command.value),
-            _ => retry(ctx, &command.value),
+            ABORT => abort(ctx, &command),
+            UNDO => undo(ctx, &command),
+            _ => retry(ctx, &command),
         };
         match outcome {
-            Outcome::Waits => {}
-            Outcome::Ignored(reason, text) => {
-                let text = format!("{} names {}: {text}", command.annotation, command.value);
-                ctx.tell(true, reason, &text);
-                drop_annotation(ctx, command);
-            }
+            Outcome::Waits(what) => waits(ctx, &command, &what),
+            Outcome::Ignored(reason, why) => ignored(ctx, command, reason, &why),
             Outcome::Taken => {
                 ctx.status.handled = Some(command);
                 ctx.wake_in(Duration::ZERO);
@@ -82,6 +90,78 @@ pub(super) fn run(ctx: &mut Context<'_>) -> bool {
     false
 }
 
+/// " by jane", where that is known.
+fn by(command: &HandledCommand) -> String {
+    let user = command.user.as_ref();
+    user.map_or_else(String::new, |user| format!(" by {user}"))
+}
+
+/// Says that an order waits, and for what: in all conditions while it does, and
+/// once as a decision.
+fn waits(ctx: &mut Context<'_>, command: &HandledCommand, what: &str) {
+    let (order, told, not) = match command.annotation.as_str() {
+        UNDO => ("undo to", Reason::UndoRequested, Reason::UndoIgnored),
+        _ => ("retry of", Reason::RetryRequested, Reason::RetryIgnored),
+    };
+    let by = by(command);
+    let asked = if by.is_empty() {
+        String::new()
+    } else {
+        format!(", asked for{by},")
+    };
+    let text = format!("{order} {}{asked} waits {what}", command.value);
+    let mut decisions = ctx.status.decisions.iter().rev();
+    let last = decisions.find(|d| d.reason == told || d.reason == not);
+    if last.is_some_and(|last| last.message == cut(&text)) {
+        ctx.waited.push(command.clone());
+    } else {
+        ctx.tell(false, told, &text);
+    }
+    ctx.waiting.push(text);
+}
+
+/// Drops the orders that waited before the newer content came that is released
+/// now: they were not meant for it.
+pub(super) fn overtaken(ctx: &mut Context<'_>) {
+    for command in std::mem::take(&mut ctx.waited) {
+        let reason = match command.annotation.as_str() {
+            UNDO => Reason::UndoIgnored,
+            _ => Reason::RetryIgnored,
+        };
+        ignored(ctx, command, reason, OVERTAKEN);
+    }
+    ctx.waiting.clear();
+}
+
+/// Why an order means nothing any more.
+const OVERTAKEN: &str = "newer content came after it, which is the later wish";
+
+/// Takes an order off that means nothing, and says why.
+fn ignored(ctx: &mut Context<'_>, command: HandledCommand, reason: Reason, why: &str) {
+    let by = by(&command);
+    let given = if by.is_empty() { "" } else { ", asked for" };
+    let text = format!(
+        "{} names {}{given}{by}: {why}",
+        command.annotation, command.value
+    );
+    ctx.tell(true, reason, &text);
+    drop_annotation(ctx, command);
+}
+
+/// "for the end of release 4".
+fn for_the_end(ctx: &Context<'_>) -> Outcome {
+    let number = ctx.release().map_or(0, |release| release.number);
+    Outcome::Waits(format!("for the end of release {number}"))
+}
+
+fn for_a_valid_plan() -> Outcome {
+    Outcome::Waits("until the plan is valid".to_owned())
+}
+
+fn for_the_workloads() -> Outcome {
+    Outcome::Waits("until no other plan holds a workload of this one".to_owned())
+}
+
 fn drop_annotation(ctx: &mut Context<'_>, command: HandledCommand) {
     ctx.act(Action::DropAnnotation {
         name: command.annotation,
@@ -90,7 +170,8 @@ fn drop_annotation(ctx: &mut Context<'_>, command: HandledCommand) {
 }
 
 /// Ends a release, or a rollback where it is.
-fn abort(ctx: &mut Context<'_>, wanted: &str) -> Outcome {
+fn abort(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
+    let wanted = &command.value;
     let ignored = |text: String| Outcome::Ignored(Reason::AbortIgnored, text);
     let Some(release) = ctx.release() else {
         return ignored("no release is in progress".to_owned());
@@ -98,7 +179,12 @@ fn abort(ctx: &mut Context<'_>, wanted: &str) -> Outcome {
     let stage = release.stage;
     match abortable(&ctx.status) {
         Some(now) if now == wanted => {}
-        Some(now) => return ignored(format!("the release in progress is that of {now}")),
+        Some(now) => {
+            let end = ways::order(ctx, &[(ABORT, now)]);
+            return ignored(format!(
+                "the release in progress is that of {now}. To end it: {end}"
+            ));
+        }
         None if stage == Stage::Settle => {
             return ignored(
                 "what is prepared now has no name yet; nothing of it is live".to_owned(),
@@ -107,10 +193,13 @@ fn abort(ctx: &mut Context<'_>, wanted: &str) -> Outcome {
         None => return ignored("its release has ended already".to_owned()),
     }
     match stage {
-        Stage::Restore => stopped::keep(ctx),
-        Stage::Stopped => stopped::back(ctx),
+        Stage::Restore => stopped::keep(ctx, &by(command)),
+        Stage::Stopped => stopped::back(ctx, &by(command)),
         Stage::Settle | Stage::Promote | Stage::Bake => {
-            aborted(ctx, "the release was aborted as asked");
+            aborted(
+                ctx,
+                &format!("the release was aborted as asked{}", by(command)),
+            );
         }
     }
     Outcome::Taken
@@ -128,39 +217,46 @@ fn aborted(ctx: &mut Context<'_>, message: &str) {
 
 /// Goes to an earlier revision. While a release is under way that waits for its
 /// end, but the stable one is where an abort leads.
-fn undo(ctx: &mut Context<'_>, wanted: &str) -> Outcome {
+fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     let ignored = |text: String| Outcome::Ignored(Reason::UndoIgnored, text);
+    let (wanted, by) = (&command.value, by(command));
     let Ok(plan) = ctx.input.plan else {
-        return Outcome::Waits;
+        return for_a_valid_plan();
     };
     if !ctx.input.world.known.is_empty() {
         if conflict(ctx).is_some() {
-            return Outcome::Waits;
+            return for_the_workloads();
         }
         if rebuild::go_to(ctx, wanted) {
+            if let Some(release) = ctx.status.release.as_mut() {
+                release.requested_by.clone_from(&command.user);
+            }
             return Outcome::Taken;
         }
         return ignored("it is not kept".to_owned());
     }
-    let is_stable = ctx.status.stable_revision.as_deref() == Some(wanted);
+    if is_overtaken(ctx, command) {
+        return ignored(OVERTAKEN.to_owned());
+    }
+    let is_stable = ctx.status.stable_revision.as_ref() == Some(wanted);
     let stage = ctx.release().map(|release| release.stage);
     match stage {
         Some(Stage::Promote | Stage::Bake) if is_stable => {
-            aborted(ctx, "the stable revision was asked for");
+            aborted(ctx, &format!("the stable revision was asked for{by}"));
             return Outcome::Taken;
         }
         Some(Stage::Stopped) if is_stable => {
-            stopped::back(ctx);
+            stopped::back(ctx, &by);
             return Outcome::Taken;
         }
         Some(Stage::Stopped) | None => {}
-        Some(_) => return Outcome::Waits,
+        Some(_) => return for_the_end(ctx),
     }
     if is_stable {
         return ignored("it is the stable revision already".to_owned());
     }
     let kept = undoable(&ctx.status);
-    if !kept.contains(&wanted) || ctx.status.stable_revision.is_none() {
+    if !kept.contains(&wanted.as_str()) || ctx.status.stable_revision.is_none() {
         let kept = if kept.is_empty() {
             "none".to_owned()
         } else {
@@ -169,9 +265,9 @@ fn undo(ctx: &mut Context<'_>, wanted: &str) -> Outcome {
         return ignored(format!("it is not kept (kept: {kept})"));
     }
     if conflict(ctx).is_some() {
-        return Outcome::Waits;
+        return for_the_workloads();
     }
-    let (Some(to), Some(stable)) = (ctx.revision(Some(&wanted.to_owned())), ctx.stable()) else {
+    let (Some(to), Some(stable)) = (ctx.revision(Some(wanted)), ctx.stable()) else {
         return ignored("its controllerrevision is gone or damaged".to_owned());
     };
     let desired = match undone(ctx, to) {
@@ -194,22 +290,32 @@ fn undo(ctx: &mut Context<'_>, wanted: &str) -> Outcome {
         ctx.status.target_revision = None;
     } else {
         lift(ctx, to);
-        hold(ctx, plan, to, stable);
+        hold(ctx, plan, to, stable, &by);
         settle::begin(ctx, &desired);
     }
     if let Some(release) = ctx.status.release.as_mut() {
         release.kind = ReleaseKind::Undo;
-        release.undo = Some(wanted.to_owned());
+        release.undo = Some(wanted.clone());
         // Who asked for the content did not ask for this.
-        release.requested_by = None;
+        release.requested_by.clone_from(&command.user);
     }
     let text = format!(
-        "{wanted} was asked for; it takes the place of {}",
+        "{wanted} was asked for{by}; it takes the place of {}",
         stable.name
     );
     ctx.tell(false, Reason::UndoRequested, &text);
     report::progressing(ctx, Reason::UndoRequested, &text);
     Outcome::Taken
+}
+
+/// Whether the content of the plan was changed after an order was given. Only
+/// the numbers that the webhook gave tell.
+fn is_overtaken(ctx: &Context<'_>, command: &HandledCommand) -> bool {
+    let facts = &ctx.input.world.plan;
+    let stamp = facts.ordered_by.of(&command.annotation, &command.value);
+    let then = stamp.and_then(|stamp| stamp.generation);
+    then.zip(facts.release_generation)
+        .is_some_and(|(then, now)| now > then)
 }
 
 /// Makes what is asked for admissible, whatever came of it before.
@@ -231,7 +337,7 @@ fn lift(ctx: &mut Context<'_>, to: &Revision) {
 
 /// Holds what an undo takes away, as if it were refused: it would come back by
 /// itself otherwise.
-fn hold(ctx: &mut Context<'_>, plan: &Plan, to: &Revision, stable: &Revision) {
+fn hold(ctx: &mut Context<'_>, plan: &Plan, to: &Revision, stable: &Revision, by: &str) {
     let content = plan.content();
     let spec = (content != to.data.spec && !ctx.spec_refused(plan)).then(|| content.to_owned());
     let live: Vec<RefusedTemplate> = ctx
@@ -257,7 +363,7 @@ fn hold(ctx: &mut Context<'_>, plan: &Plan, to: &Revision, stable: &Revision) {
         spec,
         live,
         cause: Cause::Undone,
-        message: format!("{} was asked for in its place", to.name),
+        message: format!("{} was asked for{by} in its place", to.name),
         at,
     });
 }
@@ -271,17 +377,18 @@ pub(super) fn lift_hold(ctx: &mut Context<'_>) {
 }
 
 /// Tries refused content, or what a release failed on, again.
-fn retry(ctx: &mut Context<'_>, wanted: &str) -> Outcome {
+fn retry(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     let ignored = |text: String| Outcome::Ignored(Reason::RetryIgnored, text);
-    if ctx.input.plan.is_err() {
-        return Outcome::Waits;
-    }
+    let wanted = &command.value;
+    let Ok(plan) = ctx.input.plan else {
+        return for_a_valid_plan();
+    };
     let stage = ctx.release().map(|release| release.stage);
     if stage.is_some_and(|stage| stage != Stage::Stopped) {
-        return Outcome::Waits;
+        return for_the_end(ctx);
     }
     let known = retryable(&ctx.status);
-    if !known.contains(&wanted) {
+    if !known.contains(&wanted.as_str()) {
         let known = if known.is_empty() {
             "none".to_owned()
         } else {
@@ -293,25 +400,33 @@ fn retry(ctx: &mut Context<'_>, wanted: &str) -> Outcome {
     }
     if stage.is_some() {
         if current(&ctx.status) != Some(wanted) {
-            return ignored("a stopped release has to be aborted, or undone, before".to_owned());
+            let stable = ctx.status.stable_revision.as_deref().unwrap_or_default();
+            let end = abortable(&ctx.status).map_or((UNDO, stable), |now| (ABORT, now));
+            return ignored(format!(
+                "a release stopped and has to be ended before. To go back: {}",
+                ways::order(ctx, &[end])
+            ));
         }
-        stopped::again(ctx);
+        stopped::again(ctx, command.user.as_ref());
         return Outcome::Taken;
     }
     if conflict(ctx).is_some() {
-        return Outcome::Waits;
+        return for_the_workloads();
     }
-    let revision = ctx.revision(Some(&wanted.to_owned()));
+    let revision = ctx.revision(Some(wanted));
     if failed(&ctx.status) == Some(wanted) {
         if revision.is_none() {
             return ignored("its controllerrevision is gone or damaged".to_owned());
         }
-        stopped::first_again(ctx, wanted);
+        stopped::first_again(ctx, wanted, command.user.as_ref());
         return Outcome::Taken;
+    }
+    if is_gone_from_plan(&ctx.status, plan.content(), wanted) {
+        return ignored("its content is no longer what the plan asks for".to_owned());
     }
     // What was refused of followed workloads is no longer live: it is put back,
     // and the change is then seen and guarded like any other.
-    let refused = ctx.status.refused.iter().find(|r| r.revision == wanted);
+    let refused = ctx.status.refused.iter().find(|r| r.revision == *wanted);
     let live: Vec<WorkloadRef> = refused
         .iter()
         .flat_map(|refused| &refused.live)
@@ -345,14 +460,14 @@ fn retry(ctx: &mut Context<'_>, wanted: &str) -> Outcome {
     for write in writes {
         ctx.act(Action::Replace { write });
     }
-    ctx.status.refused.retain(|r| r.revision != wanted);
+    ctx.status.refused.retain(|r| r.revision != *wanted);
     for component in &mut ctx.status.components {
         component.live_digest = None;
     }
     if ctx.status.phase == Some(Phase::Failed) {
         ctx.status.phase = Some(Phase::Pending);
     }
-    let text = format!("{wanted} is tried again as asked");
+    let text = format!("{wanted} is tried again as asked{}", by(command));
     ctx.tell(false, Reason::RetryRequested, &text);
     report::progressing(ctx, Reason::RetryRequested, &text);
     Outcome::Taken

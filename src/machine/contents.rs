@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Action, Scope, Workload, context::Context, desired::Obstacle};
+use super::{
+    Action, Scope, Workload, context::Context, desired::Obstacle, stable::REASSERTIONS, ways,
+};
 use crate::{
-    api::{CONFIG_DIGEST, Reason},
+    api::{ABORT, CONFIG_DIGEST, Reason},
     config_maps::Tracked,
     fields::{FieldSet, Path, PathElement, canon, graft},
     revision::Frozen,
@@ -161,11 +163,16 @@ fn write(
             continue;
         }
         if source.digest.as_ref().is_some_and(|now| !may(name, now)) {
+            let current = super::context::current_name(ctx);
+            let end = if current.is_empty() {
+                String::new()
+            } else {
+                let order = ways::order(ctx, &[(ABORT, &current)]);
+                format!("; or end this where it is: {order}")
+            };
             let text = format!(
-                "configmap {name} was edited since the release took it, so the contents of then are not written over the edit. Keep them elsewhere and set {name} back to what {} or the release holds; or end this where it is: kubectl annotate relplan {} belay.dev/abort={}",
-                tracked.snapshot,
-                ctx.input.world.plan.name,
-                super::context::current_name(ctx)
+                "configmap {name} was edited since the release took it, so the contents of then are not written over the edit. Keep them elsewhere and set {name} back to what {} or the release holds{end}",
+                tracked.snapshot
             );
             return obstacle(Reason::ConfigMapEdited, text);
         }
@@ -206,4 +213,21 @@ pub(super) fn is_settled(ctx: &Context<'_>, action: &Action) -> bool {
         view.scope.target == write.target
             && live.is_some_and(|live| canon::equal(&live.template, &write.template))
     })
+}
+
+/// Says who fights over contents, and that they are written over.
+pub(super) fn refilled(ctx: &Context<'_>, index: usize, stable: &str) -> (String, String) {
+    let scope = ctx.scope.get(index);
+    let names: Vec<&str> = scope
+        .iter()
+        .flat_map(|scope| &scope.config_maps)
+        .map(String::as_str)
+        .collect();
+    let names = format!("configmap {}", names.join(" or "));
+    (
+        format!(
+            "{names} keeps being given refused contents; Belay wrote those of {stable} back {REASSERTIONS} times in 10m and holds now. Stop what applies them, or give it other contents"
+        ),
+        format!("{names} was given refused contents again; those of {stable} are written back"),
+    )
 }

@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{
     api::{
-        ComponentStatus, DecisionEntry, Phase, Reason, ReleasePlanStatus, ReleaseProgress, Stage,
+        ComponentStatus, DecisionEntry, HandledCommand, Phase, Reason, ReleasePlanStatus,
+        ReleaseProgress, Stage,
     },
     fields::{FieldSet, canon, project},
     plan::{Plan, Target, current},
@@ -26,8 +27,10 @@ const DECISIONS: usize = 20;
 /// Pace at which a stalled plan is looked at: from the first to the last.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 const LAST_LOOK: Duration = Duration::from_secs(60);
-/// Longest message kept in status and events, in bytes.
-const MESSAGE: usize = 800;
+/// Stands in a condition before what orders wait for.
+pub(super) const WAITING: &str = "; meanwhile, ";
+/// Longest message kept in status and events, in bytes. An event takes 1024.
+const MESSAGE: usize = 1000;
 
 /// Decides what to do next about a plan.
 #[must_use]
@@ -119,6 +122,12 @@ pub(super) struct Context<'a> {
     pub(super) input: &'a Input<'a>,
     pub(super) scope: Vec<Scope>,
     pub(super) status: ReleasePlanStatus,
+    /// What orders wait for, as the conditions say it.
+    pub(super) waiting: Vec<String>,
+    /// Orders that waited in an earlier pass already.
+    pub(super) waited: Vec<HandledCommand>,
+    /// Who asked for the retry that a release now begins for.
+    pub(super) retried_by: Option<String>,
     actions: Vec<Action>,
     events: Vec<EventNote>,
     wake: Option<Duration>,
@@ -138,6 +147,9 @@ impl<'a> Context<'a> {
             input,
             scope: scope(input.plan.ok(), input.status),
             status: input.status.clone(),
+            waiting: Vec::new(),
+            waited: Vec::new(),
+            retried_by: None,
             actions: Vec::new(),
             events: Vec::new(),
             wake: None,
@@ -276,9 +288,14 @@ impl<'a> Context<'a> {
     pub(super) fn tell_entry(&mut self, reason: Reason, message: &str) {
         let message = cut(message);
         let conditions = &self.input.status.conditions;
+        // What orders wait for stands behind it.
+        let is_same = |told: &str| {
+            let rest = told.strip_prefix(&message);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(WAITING))
+        };
         let known = conditions
             .iter()
-            .any(|c| c.type_ == "Ready" && c.reason == reason.as_str() && c.message == message);
+            .any(|c| c.type_ == "Ready" && c.reason == reason.as_str() && is_same(&c.message));
         if !known && self.events.iter().all(|event| event.reason != reason) {
             self.tell(true, reason, &message);
         }
@@ -400,10 +417,15 @@ pub(super) fn current_name(ctx: &Context<'_>) -> String {
 
 /// Cuts a message at a character boundary.
 pub(super) fn cut(message: &str) -> String {
-    if message.len() <= MESSAGE {
+    cut_to(message, MESSAGE)
+}
+
+/// Cuts a text at a character boundary to at most `most` bytes.
+pub(crate) fn cut_to(message: &str, most: usize) -> String {
+    if message.len() <= most {
         return message.to_owned();
     }
-    let end = (0..MESSAGE - 3)
+    let end = (0..=most.saturating_sub(3))
         .rev()
         .find(|&i| message.is_char_boundary(i))
         .unwrap_or(0);

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     api::Reason,
-    fields::{FieldSet, Found, canon, project, put_back},
+    fields::{FieldSet, Found, canon, emptied, put_back},
     plan::{Plan, missing_containers},
     revision::{Frozen, Revision, RevisionData},
 };
@@ -193,7 +193,12 @@ pub(super) fn missing(ctx: &Context<'_>) -> Option<String> {
         .filter(|c| c.observed.workload.is_none())
         .map(|c| c.scope.target.to_string());
     let names: Vec<String> = workloads.chain(snapshots::missing(ctx)).collect();
-    (!names.is_empty()).then(|| format!("waiting for {} to exist", names.join(", ")))
+    (!names.is_empty()).then(|| {
+        format!(
+            "waiting for {} to exist. Create what is missing, or correct the name in the plan",
+            names.join(", ")
+        )
+    })
 }
 
 /// What a component was under a revision: the template of a followed workload,
@@ -223,10 +228,11 @@ fn earlier(ctx: &Context<'_>, view: View<'_>, to: &Revision) -> Result<Frozen, O
             partial_digest: None,
             fields: contents::fields(&then.template, &then.config_maps),
             found: Found::default(),
+            emptied: None,
             ..then.clone()
         }));
     }
-    let partial = project(&then.template, &then.fields);
+    let partial = then.body(&then.fields);
     if let Some(gone) = missing_containers(&partial, &workload.template).first() {
         return Err(Obstacle {
             reason: Reason::TemplateMismatch,
@@ -256,6 +262,7 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         carried: FieldSet::default(),
         found,
         config_maps: view.scope.tracked.clone(),
+        emptied: None,
     };
     let Some(workload) = &view.observed.workload else {
         return Err(Obstacle {
@@ -278,15 +285,11 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         // The stable values hold in the plan's own fields, whatever somebody
         // put there meanwhile; what surrounds them is as it was left.
         let template = put_back(&workload.template, &stable.template, &stable.fields);
-        let frozen = frozen(
-            stable.partial_digest.clone(),
-            template,
-            stable.fields.clone(),
-            found,
-        );
+        let digest = stable.partial_digest.clone();
         return Ok(Frozen {
+            emptied: stable.emptied.clone(),
             config_maps: stable.config_maps.clone(),
-            ..frozen
+            ..frozen(digest, template, stable.fields.clone(), found)
         });
     }
     let fault = |reason, text: &str| {
@@ -313,10 +316,16 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
                 .collect();
             found.forget(&back);
             let digest = view.scope.template_digest.clone();
-            let frozen = frozen(digest, template.clone(), owned.clone(), found);
+            let partial = view.scope.template.as_ref();
+            let emptied = partial.map(|partial| emptied(partial, template, owned));
+            let emptied = match emptied.transpose() {
+                Ok(emptied) => emptied.flatten(),
+                Err(error) => return fault(Reason::TemplateRefused, &error.to_string()),
+            };
             Ok(Frozen {
                 carried: carried.clone(),
-                ..frozen
+                emptied,
+                ..frozen(digest, template.clone(), owned.clone(), found)
             })
         }
         Some(DryRun::Mismatch(text)) => fault(Reason::TemplateMismatch, text),

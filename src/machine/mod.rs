@@ -25,7 +25,9 @@ mod snapshots;
 mod stable;
 mod stopped;
 mod types;
+mod ways;
 
+pub(crate) use context::cut_to;
 pub use context::step;
 pub use needs::{Needs, found, needs};
 pub use scope::{Scope, scope};

@@ -7,11 +7,12 @@ use super::{
     context::{Context, is_at, is_complete},
     report,
     rollout::reset,
+    ways,
 };
 use crate::{
     api::{
         Cause, ComponentState, Failure, Phase, Reason, RefusedContent, ReleaseKind,
-        ReleaseProgress, ReleaseRecord, ReleaseResult, Stage,
+        ReleaseProgress, ReleaseRecord, ReleaseResult, Stage, UNDO,
     },
     machine::Known,
     revision::Revision,
@@ -127,9 +128,16 @@ fn hold(ctx: &mut Context<'_>, known: &[Known]) {
         .iter()
         .map(|known| format!("{} (release {})", known.revision.name, known.number))
         .collect();
+    // The content that the plan has now may be what did not come to its end.
+    let content = ctx.input.plan.map(|plan| plan.content().to_owned());
+    let likely = known.iter().max_by_key(|known| {
+        let other = content.as_ref().ok() != Some(&known.revision.data.spec);
+        (other, known.number)
+    });
+    let likely = likely.map_or("", |known| known.revision.name.as_str());
     let text = format!(
-        "the status of this plan is gone, and what is live is no kept revision in full and available. Name the one to go back to: kubectl annotate relplan {} belay.dev/undo=NAME. It goes on by itself once one of them is live and available. Kept: {}",
-        ctx.input.world.plan.name,
+        "the status of this plan is gone, and what is live is no kept revision in full and available. It goes on by itself once one of them is. Or name the one to go back to, such as {likely}: {} ; kept: {}",
+        ways::order(ctx, &[(UNDO, likely)]),
         kept.join(", ")
     );
     report::stalled(ctx, Reason::StatusLost, &text);

@@ -4,7 +4,7 @@
 //! each of them sets all conditions, so that no two of them can contradict each
 //! other.
 
-use super::context::{Context, cut};
+use super::context::{Context, WAITING, cut};
 use crate::api::{
     ConditionType::{Ready, Reconciling, RollbackInProgress, RollingOut, Stable, Stalled},
     Phase, Reason, merge_conditions,
@@ -49,7 +49,11 @@ fn set(
     stalled: bool,
 ) {
     let phase = *ctx.status.phase.get_or_insert(Phase::Pending);
-    let message = cut(message);
+    let mut message = cut(message);
+    if !ctx.waiting.is_empty() {
+        message.push_str(WAITING);
+        message.push_str(&cut(&ctx.waiting.join("; ")));
+    }
     let text = |holds: bool| {
         if holds {
             message.clone()

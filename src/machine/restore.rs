@@ -14,11 +14,11 @@ use super::{
     scope::backwards,
     snapshots,
     stable::{self, may_write},
-    stopped,
+    stopped, ways,
 };
 use crate::{
     api::{
-        Cause, ComponentState, Failure, Phase, Reason, RefusedContent, RefusedTemplate,
+        Cause, ComponentState, Failure, Phase, RETRY, Reason, RefusedContent, RefusedTemplate,
         ReleaseKind, ReleaseResult, Stage,
     },
     fields::{FieldSet, canon, get, project, put_back},
@@ -47,9 +47,8 @@ pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
     let from = ctx.status.target_revision.as_ref();
     let from = from.map_or_else(String::new, |name| format!(" from {name}"));
     let text = format!(
-        "{}: {}; all components go back{from} to {stable}",
-        cause(&failure),
-        failure.message
+        "{}; all components go back{from} to {stable}",
+        reason(&failure)
     );
     let reason = if failure.cause == Cause::Reverted {
         Reason::Reverted
@@ -122,42 +121,60 @@ pub(super) fn revert(ctx: &mut Context<'_>) {
     begin(ctx, failure);
 }
 
-/// Why a release went back, or stopped.
+/// Why a release went back, or stopped. What a person did is said once, and a
+/// message names the workload already.
 pub(super) fn reason(failure: &Failure) -> String {
-    format!("{}: {}", cause(failure), failure.message)
+    told(failure.cause, &failure.message)
 }
 
-fn cause(failure: &Failure) -> String {
-    match &failure.component {
-        Some(component) => format!("{:?} of component {component}", failure.cause),
-        None => format!("{:?}", failure.cause),
+/// A cause with what was seen, where one does not say the other.
+pub(super) fn told(cause: Cause, message: &str) -> String {
+    match cause {
+        Cause::Reverted
+        | Cause::Aborted
+        | Cause::PlanDeleted
+        | Cause::Undone
+        | Cause::StatusLost => ways::brief(message),
+        _ => format!("{cause:?}: {}", ways::brief(message)),
     }
 }
 
 /// Ends a release that has nothing to return to, where it is.
 fn fail(ctx: &mut Context<'_>, failure: &Failure) {
     ctx.discard_writes();
-    let text = format!("{}: {}", cause(failure), failure.message);
-    record(ctx, ReleaseResult::Failed, Some(text.clone()));
+    record(ctx, ReleaseResult::Failed, Some(reason(failure)));
     ctx.status.target_revision = None;
     ctx.status.release = None;
     stable::remember(ctx, None);
     ctx.status.phase = Some(Phase::Failed);
     report::judged(ctx);
-    report::stalled(
-        ctx,
-        Reason::ReleaseFailed,
-        &format!(
-            "{text}. There was no healthy revision to return to, so the new templates stay as they are. Change the templates to try again"
-        ),
-    );
+    let text = failed(ctx);
+    report::stalled(ctx, Reason::ReleaseFailed, &text);
+}
+
+/// What is said of a first release that failed.
+pub(super) fn failed(ctx: &Context<'_>) -> String {
+    let last = ctx.status.history.last();
+    let why = last.and_then(|record| record.message.as_deref());
+    let again = last.and_then(|record| record.revision.as_deref());
+    let again = again.map(|name| {
+        let again = ways::order(ctx, &[(RETRY, name)]);
+        format!(", or try the same again: {again}")
+    });
+    format!(
+        "{}. There was no healthy revision to return to, so the new templates stay as they are. Change the content of the plan{}",
+        ways::brief(why.unwrap_or("a release failed")),
+        again.unwrap_or_default()
+    )
 }
 
 pub(super) fn run(ctx: &mut Context<'_>) {
     let Some(stable) = ctx.stable() else {
         let name = ctx.status.stable_revision.clone().unwrap_or_default();
         let text = format!(
-            "controllerrevision {name} is gone or damaged, so the rollback cannot go on; restore it, or set spec.deletionPolicy to Keep and delete the plan"
+            "controllerrevision {name} is gone or damaged, so the rollback cannot go on. Restore it, or take what is live as stable: {} && {} ; then apply the plan again",
+            ways::let_go(ctx),
+            ways::delete(ctx)
         );
         return report::stalled(ctx, Reason::RevisionLost, &text);
     };
@@ -203,7 +220,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         }
         let at = is_at(workload, frozen, &touched);
         // Contents go back before the code that reads them.
-        let contents = match contents::bring(ctx, frozen) {
+        let writes = match contents::bring(ctx, frozen) {
             Ok(writes) => writes,
             // It was edited and not moved: that is judged when this is over.
             Err(obstacle) if obstacle.reason == Reason::ConfigMapEdited && at => Vec::new(),
@@ -213,17 +230,17 @@ pub(super) fn run(ctx: &mut Context<'_>) {
                 continue;
             }
         };
-        if at && !contents.is_empty() {
+        if at && !writes.is_empty() {
             waiting.push(format!("configmaps of {} to go back", scope.target));
             let kept = snapshots::store(ctx, &frozen.config_maps);
             if let Err(obstacle) = kept {
                 lost.get_or_insert(obstacle);
             } else if may_write(ctx, index, 1 + stable::REASSERTIONS) {
-                for write in contents {
+                for write in writes {
                     ctx.act_once(write);
                 }
             } else {
-                contended.get_or_insert(stable::managers(view, workload));
+                contended.get_or_insert(contents::refilled(ctx, index, &stable.name).0);
             }
             continue;
         }
@@ -235,15 +252,19 @@ pub(super) fn run(ctx: &mut Context<'_>) {
                 .next()
             {
                 // Writing it would add the container instead of changing it.
-                let text = format!("{} has {gone}, so its fields cannot go back", scope.target);
+                let text = format!(
+                    "{} has {gone}, so its fields cannot go back. Put the container back",
+                    scope.target
+                );
                 refused.get_or_insert(text);
                 continue;
             }
             if let Some(text) = &workload.refusal {
                 // It must not hold the others.
                 refused.get_or_insert(format!(
-                    "{} refuses its stable template: {text}",
-                    scope.target
+                    "{} refuses its stable template: {}. Change what refuses it",
+                    scope.target,
+                    ways::brief(text)
                 ));
                 continue;
             }
@@ -251,7 +272,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
                 lost.get_or_insert(obstacle);
                 continue;
             }
-            if let Some(text) = back(ctx, view, workload, frozen, &touched, contents) {
+            if let Some(text) = back(ctx, view, workload, frozen, &touched, writes) {
                 contended.get_or_insert(text);
             }
             continue;
@@ -262,7 +283,8 @@ pub(super) fn run(ctx: &mut Context<'_>) {
             ctx.wake_in(if over { SLOW } else { left });
             let mut text = adopt::availability(view, workload);
             if workload.paused {
-                text.push_str(" (paused by its own spec.paused: resume it)");
+                let resume = ways::resume_workload(ctx, &scope.target.name);
+                text = format!("{text} (paused by its own spec.paused; to go on: {resume} )");
             }
             waiting.push(text);
             if over && surroundings(ctx, view, workload, frozen) {
@@ -288,15 +310,14 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         return supersede(ctx);
     }
     if let Some(obstacle) = lost {
-        let text = format!("{}; all others went back", obstacle.message);
+        let text = format!("all others went back; {}", obstacle.message);
         if obstacle.reason == Reason::TargetsMissing {
             return report::progressing(ctx, obstacle.reason, &text);
         }
         return report::stalled(ctx, obstacle.reason, &text);
     }
     if let Some(text) = refused {
-        let text =
-            format!("{text}. Allow it, or change the content of the plan; all others went back");
+        let text = format!("{text}, or change the content of the plan. All others went back");
         return report::stalled(ctx, Reason::TemplateRefused, &text);
     }
     verdict(ctx, &waiting, contended, late);
@@ -309,14 +330,10 @@ fn verdict(ctx: &mut Context<'_>, waiting: &[String], contended: Option<String>,
     let stable = ctx.status.stable_revision.clone().unwrap_or_default();
     let deleting = ctx.input.world.plan.deleting;
     if late {
-        let out = if deleting {
-            "set spec.deletionPolicy to Keep to let the plan go without it"
-        } else {
-            "it ends by itself once they are available; new content in the plan takes its place at once"
-        };
         let text = format!(
-            "everything was sent back to {stable}, but it does not become available: {}; {out}",
-            waiting.join(", ")
+            "everything was sent back to {stable}, but it does not become available: {}. {}",
+            ways::brief(&waiting.join(", ")),
+            ways::out_of_rollback(ctx, &stable)
         );
         let known = ctx.input.status.decisions.last().map(|d| d.reason);
         if known != Some(Reason::RollbackStalled) {
@@ -332,12 +349,18 @@ fn verdict(ctx: &mut Context<'_>, waiting: &[String], contended: Option<String>,
     let why = ctx
         .release()
         .and_then(|r| r.failure.as_ref())
-        .map(|f| f.message.clone());
-    let text = format!(
+        .map(self::reason);
+    let mut text = format!(
         "going back to {stable} ({}); waiting for {}",
         why.unwrap_or_default(),
-        waiting.join(", ")
+        ways::brief(&waiting.join(", "))
     );
+    if deleting {
+        text = format!(
+            "{text}. To let the plan go without it: {}",
+            ways::let_go(ctx)
+        );
+    }
     report::progressing(ctx, reason, &text);
 }
 
@@ -475,7 +498,8 @@ fn back(
     contents: Vec<Action>,
 ) -> Option<String> {
     if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
-        return Some(stable::managers(view, workload));
+        let fields = ways::fields(&workload.template, &frozen.template, touched);
+        return Some(stable::managers(ctx, view, workload, &fields));
     }
     if let Some(component) = ctx.component(view.index) {
         component.state = Some(ComponentState::Restoring);
@@ -484,18 +508,15 @@ fn back(
     for write in contents {
         ctx.act_once(write);
     }
+    let body = frozen.body(touched);
+    let says_all = || touched.leaves().iter().all(|p| get(&body, p).is_some());
     ctx.act(if touched.is_empty() {
         let write = stable::write(view, workload, frozen.template.clone());
         Action::Replace { write }
-    } else if touched.leaves_order()
-        && touched
-            .leaves()
-            .iter()
-            .all(|p| get(&frozen.template, p).is_some())
-    {
+    } else if touched.leaves_order() && says_all() {
         // One write does it, ownership included. What is to be taken out may
         // have got another owner meanwhile, and would stay.
-        let write = stable::write(view, workload, project(&frozen.template, touched));
+        let write = stable::write(view, workload, body);
         Action::Apply { write }
     } else {
         let template = put_back(&workload.template, &frozen.template, touched);
@@ -565,9 +586,7 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision) {
     let deleted = failure
         .as_ref()
         .is_some_and(|f| matches!(f.cause, Cause::PlanDeleted));
-    let why = failure
-        .as_ref()
-        .map(|f| format!("{}: {}", cause(f), f.message));
+    let why = failure.as_ref().map(self::reason);
     let result = if reverted {
         ReleaseResult::Reverted
     } else {

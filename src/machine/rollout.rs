@@ -12,12 +12,13 @@ use super::{
     stable::{self, may_write, numbers},
     stopped,
     types::TemplateWrite,
+    ways,
 };
 use crate::{
     api::{
         Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseKind, ReleaseResult, Stage,
     },
-    fields::{canon, project, put_back},
+    fields::{canon, put_back},
     plan::{Plan, Target, missing_containers},
     revision::{Frozen, Revision},
 };
@@ -70,12 +71,16 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     let Some(target) = ctx.target() else {
         return lost(ctx);
     };
-    if !plan.paused() && superseded(ctx, plan, target) {
+    // A pause stops forward motion; the way back is none.
+    if (!plan.paused() || is_revert(ctx, plan)) && superseded(ctx, plan, target) {
         return;
     }
     let held = plan.paused().then(|| {
-        let text = "forward motion is held: the plan is paused (spec.paused)";
-        (Reason::Paused, text.to_owned())
+        let text = format!(
+            "forward motion is held: the plan is paused (spec.paused). To go on: {}",
+            ways::resume(ctx)
+        );
+        (Reason::Paused, text)
     });
     let pass = walk(ctx, &Limits::of(plan), target, held);
     if let Some(failure) = pass.failure {
@@ -236,8 +241,9 @@ fn walk(
         }
         if workload.paused && !complete {
             let text = format!(
-                "{} is paused by its own spec.paused; resume it to go on",
-                scope.target
+                "{} is paused by its own spec.paused. To go on: {}",
+                scope.target,
+                ways::resume_workload(ctx, &scope.target.name)
             );
             pass.held.get_or_insert((Reason::WorkloadPaused, text));
             if let Some(component) = ctx.component(index) {
@@ -346,7 +352,7 @@ fn promote(
     // apply would then add it instead of changing it.
     let undo = ctx.release().is_some_and(|release| release.undo.is_some());
     let partial = if undo {
-        Some(project(&frozen.template, &frozen.fields))
+        Some(frozen.body(&frozen.fields))
     } else {
         view.scope.template.clone()
     };
@@ -375,8 +381,10 @@ fn promote(
     };
     // One write forward, and a few more over somebody who takes it back.
     if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
-        pass.held
-            .get_or_insert((Reason::Contended, stable::managers(view, workload)));
+        let touched = ctx.touched(&view.scope.target);
+        let fields = ways::fields(&workload.template, &frozen.template, &touched);
+        let text = stable::managers(ctx, view, workload, &fields);
+        pass.held.get_or_insert((Reason::Contended, text));
         return;
     }
     if let Err(obstacle) = snapshots::store(ctx, &frozen.config_maps) {
@@ -403,15 +411,20 @@ fn promote(
             write: write(put_back(&workload.template, &frozen.template, &touched)),
         }
     } else if frozen.partial_digest.is_some() {
-        let touched = frozen.touched();
         Action::Apply {
-            write: write(project(&frozen.template, &touched)),
+            write: write(frozen.body(&frozen.touched())),
         }
     } else {
         Action::Replace {
             write: write(frozen.template.clone()),
         }
     });
+}
+
+/// Whether the plan asks for its stable content again.
+fn is_revert(ctx: &Context<'_>, plan: &Plan) -> bool {
+    ctx.stable()
+        .is_some_and(|stable| stable.data.spec == plan.content())
 }
 
 /// Whether newer content took the place of what is being released; starts it if
@@ -474,6 +487,7 @@ fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
     if undo {
         commands::lift_hold(ctx);
     }
+    commands::overtaken(ctx);
     record(ctx, ReleaseResult::Superseded, Some(text.clone()));
     ctx.tell(false, Reason::Superseded, &text);
     let now = ctx.micros();

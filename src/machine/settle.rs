@@ -7,7 +7,7 @@ use super::{
     Action, adopt, commands,
     context::{Context, conflict},
     desired::{Change, Desired, desired},
-    report, restore, rollout, stable, stopped,
+    report, restore, rollout, stable, stopped, ways,
 };
 use crate::{
     api::{Cause, ComponentState, Failure, Phase, Reason, ReleaseKind, ReleaseProgress, Stage},
@@ -29,6 +29,8 @@ pub(super) fn begin(ctx: &mut Context<'_>, desired: &Desired) {
         ReleaseKind::Surroundings
     };
     let number = ctx.status.history.last().map_or(0, |record| record.number) + 1;
+    let requested_by = ctx.retried_by.take();
+    let requested_by = requested_by.or_else(|| ctx.input.world.plan.requested_by.clone());
     ctx.status.release = Some(ReleaseProgress {
         number,
         kind,
@@ -36,7 +38,7 @@ pub(super) fn begin(ctx: &mut Context<'_>, desired: &Desired) {
         content: desired.content.clone(),
         started_at: ctx.micros(),
         stage_since: ctx.micros(),
-        requested_by: ctx.input.world.plan.requested_by.clone(),
+        requested_by,
         applied: Vec::new(),
         held_since: None,
         failure: None,
@@ -105,8 +107,11 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     // Once something is touched it has to be judged, which is the next stage's
     // work; that stage holds for a pause itself.
     if plan.paused() && !touched && !desired.has_begun() {
-        let text = "the release waits: the plan is paused (spec.paused)";
-        return report::progressing(ctx, Reason::Paused, text);
+        let text = format!(
+            "the release waits: the plan is paused (spec.paused). To go on: {}",
+            ways::resume(ctx)
+        );
+        return report::progressing(ctx, Reason::Paused, &text);
     }
     let now = ctx.micros();
     let Some(release) = ctx.status.release.as_mut() else {

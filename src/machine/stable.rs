@@ -10,11 +10,12 @@ use super::{
     context::{Context, View, is_at, is_complete},
     desired::{Change, Desired, Obstacle, desired},
     needs::is_news,
-    report, settle, snapshots,
+    report, restore, settle, snapshots,
     types::{DryRun, TemplateWrite},
+    ways,
 };
 use crate::{
-    api::{Cause, ComponentState, ComponentStatus, Phase, Reason, ReleaseResult},
+    api::{Cause, ComponentState, ComponentStatus, Phase, RETRY, Reason, ReleaseResult},
     fields::{FieldSet, canon, put_back},
     plan::Plan,
     revision::{Frozen, Revision},
@@ -42,11 +43,12 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     }
     let Some(stable) = ctx.stable() else {
         let text = format!(
-            "controllerrevision {} is gone or damaged, so nothing can go back to it; restore it, or delete the plan and create it again to take what is live as stable",
+            "controllerrevision {} is gone or damaged, so nothing can go back to it. Restore it, or take what is live as stable: {} ; then apply the plan again",
             ctx.status
                 .stable_revision
                 .as_deref()
-                .unwrap_or("of the stable revision")
+                .unwrap_or("of the stable revision"),
+            ways::delete(ctx)
         );
         return report::stalled(ctx, Reason::RevisionLost, &text);
     };
@@ -66,8 +68,9 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     let refused = ctx.components().find_map(|view| {
         let text = view.observed.workload.as_ref()?.refusal.as_ref()?;
         Some(format!(
-            "{} refuses the template: {text}",
-            view.scope.target
+            "{} refuses the template: {}. Correct the template, or change what refuses it",
+            view.scope.target,
+            ways::brief(text)
         ))
     });
     if let Some(text) = refused {
@@ -153,22 +156,18 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         r.spec.as_deref() == Some(plan.content()) || (followed && last == Some(r.revision.as_str()))
     });
     if let Some(refused) = refused.cloned() {
-        let undone = refused.cause == Cause::Undone;
-        let (what, reason) = if undone {
-            (
-                format!("undone: {}. {revision} is live", refused.message),
-                Reason::Undone,
-            )
+        let (what, reason) = if refused.cause == Cause::Undone {
+            (format!("undone: {}. ", refused.message), Reason::Undone)
+        } else if refused.cause == Cause::StatusLost {
+            (format!("{}. ", refused.message), Reason::RolledBack)
         } else {
-            let text = format!(
-                "rolled back for {:?}: {}. {revision} is live",
-                refused.cause, refused.message
-            );
-            (text, Reason::RolledBack)
+            let why = restore::told(refused.cause, &refused.message);
+            (format!("rolled back: {why}. "), Reason::RolledBack)
         };
+        let again = &refused.revision;
         let text = format!(
-            "{what}, and {0} is not tried again by itself. Change the content, or: kubectl annotate relplan {1} belay.dev/retry={0}",
-            refused.revision, ctx.input.world.plan.name
+            "{what}{revision} is live, and {again} is not released again by itself. Change the content of the plan, or try the same again: {}",
+            ways::order(ctx, &[(RETRY, again)])
         );
         report::judged(ctx);
         return report::stalled(ctx, reason, &text);
@@ -209,8 +208,11 @@ pub(super) fn obstructed(ctx: &mut Context<'_>, reason: Reason, text: &str) {
 
 fn begin(ctx: &mut Context<'_>, plan: &Plan, desired: &Desired) {
     if plan.paused() && !desired.has_begun() {
-        let text = "new content waits: the plan is paused (spec.paused)";
-        return report::progressing(ctx, Reason::Paused, text);
+        let text = format!(
+            "new content waits: the plan is paused (spec.paused). To go on: {}",
+            ways::resume(ctx)
+        );
+        return report::progressing(ctx, Reason::Paused, &text);
     }
     settle::begin(ctx, desired);
 }
@@ -259,8 +261,10 @@ fn reassert(
         if let Some((action, fight)) =
             correction(ctx, view, workload, frozen, wanted, *change, refused)
         {
+            let none = FieldSet::default();
+            let fields = ways::fields(&workload.template, &wanted.template, &none);
             let text = format!(
-                "{} changed what the plan holds in {}; it is set again",
+                "{} changed what the plan holds in {}: {fields}; it is set again",
                 writer(workload),
                 view.scope.target
             );
@@ -268,7 +272,7 @@ fn reassert(
                 index: view.index,
                 action,
                 fight,
-                who: managers(view, workload),
+                who: managers(ctx, view, workload, &fields),
                 text,
             });
         }
@@ -294,7 +298,7 @@ fn reassert(
         };
         let settled = contents::is_settled(ctx, &action);
         let (who, text) = if settled {
-            refilled(ctx, index, stable)
+            contents::refilled(ctx, index, &stable.name)
         } else {
             (due.who, due.text)
         };
@@ -315,24 +319,6 @@ fn reassert(
         }
     }
     outcome
-}
-
-/// Says who fights over contents, and that they are written over.
-fn refilled(ctx: &Context<'_>, index: usize, stable: &Revision) -> (String, String) {
-    let scope = ctx.scope.get(index);
-    let names: Vec<&str> = scope
-        .iter()
-        .flat_map(|scope| &scope.config_maps)
-        .map(String::as_str)
-        .collect();
-    let names = format!("configmap {}", names.join(" or "));
-    let name = &stable.name;
-    (
-        format!(
-            "{names} keeps being given refused contents; Belay wrote those of {name} back {REASSERTIONS} times in 10m and holds now. Stop what applies them, or give it other contents"
-        ),
-        format!("{names} was given refused contents again; those of {name} are written back"),
-    )
 }
 
 /// What has to be stored and written before a write to a component: contents
@@ -534,12 +520,18 @@ fn writer(workload: &Workload) -> String {
     }
 }
 
-/// Says who fights over a workload.
-pub(super) fn managers(view: View<'_>, workload: &Workload) -> String {
-    let who = writer(workload);
+/// Says who fights over which fields of a workload.
+pub(super) fn managers(
+    ctx: &Context<'_>,
+    view: View<'_>,
+    workload: &Workload,
+    fields: &str,
+) -> String {
+    let target = &view.scope.target;
     format!(
-        "{who} keeps changing what the plan holds in {}; Belay set it {REASSERTIONS} times in 10m and holds now. Make the two agree: take the field out of one of them",
-        view.scope.target
+        "{} keeps changing what the plan holds in {target}: {fields}. Belay set it {REASSERTIONS} times in 10m and holds now. Take the field out of one of the two; who owns what: {}",
+        writer(workload),
+        ways::owners(ctx, &target.name)
     )
 }
 

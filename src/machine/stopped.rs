@@ -10,19 +10,16 @@ use super::{
     records::record,
     report, restore,
     rollout::reset,
-    snapshots,
+    snapshots, ways,
 };
 use crate::{
     api::{
-        Cause, ComponentState, Failure, OnFailure, Phase, Reason, ReleaseKind, ReleaseProgress,
-        ReleaseResult, Stage,
+        ABORT, Cause, ComponentState, Failure, OnFailure, Phase, RETRY, Reason, ReleaseKind,
+        ReleaseProgress, ReleaseResult, Stage, UNDO,
     },
     fields::canon,
     plan::Plan,
 };
-
-/// Longest part of a failure's message that stands before the ways out.
-const FAILURE: usize = 400;
 
 /// Deals with a failure as the plan wants it.
 pub(super) fn failed(ctx: &mut Context<'_>, failure: Failure) {
@@ -42,13 +39,13 @@ pub(super) fn failed(ctx: &mut Context<'_>, failure: Failure) {
 }
 
 /// Ends a rollback where it is.
-pub(super) fn keep(ctx: &mut Context<'_>) {
+pub(super) fn keep(ctx: &mut Context<'_>, by: &str) {
     let failure = ctx.release().and_then(|release| release.failure.clone());
     if failure.is_none_or(|failure| failure.cause != Cause::Reverted) {
         restore::refuse(ctx);
     }
-    let text = "the rollback was aborted as asked; what is live stays";
-    record(ctx, ReleaseResult::Failed, Some(text.to_owned()));
+    let text = format!("the rollback was aborted as asked{by}; what is live stays");
+    record(ctx, ReleaseResult::Failed, Some(text));
     stop(ctx, Phase::Failed);
     report::judged(ctx);
     verdict(ctx);
@@ -102,13 +99,13 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     let Ok(plan) = ctx.input.plan else {
         return verdict(ctx);
     };
-    if plan.paused() {
-        return verdict(ctx);
-    }
     let (edited, live, back) = news(ctx, plan);
     if edited && ctx.stable().is_some_and(|s| s.data.spec == plan.content()) || back {
         renumber(ctx);
         return restore::revert(ctx);
+    }
+    if plan.paused() {
+        return verdict(ctx);
     }
     if (edited && !ctx.spec_refused(plan)) || live {
         return supersede(ctx);
@@ -194,21 +191,25 @@ fn supersede(ctx: &mut Context<'_>) {
     report::progressing(ctx, Reason::Settling, text);
 }
 
-/// Goes back after all.
-pub(super) fn back(ctx: &mut Context<'_>) {
+/// Goes back after all. `by` says who asked.
+pub(super) fn back(ctx: &mut Context<'_>, by: &str) {
     renumber(ctx);
     let failure = ctx.release().and_then(|release| release.failure.clone());
     let failure = failure.unwrap_or_else(|| Failure {
         component: None,
         cause: Cause::Aborted,
-        message: "the release was aborted as asked".to_owned(),
+        message: format!("the release was aborted as asked{by}"),
         at: ctx.micros(),
     });
+    ctx.log(
+        Reason::RollbackStarted,
+        &format!("the stopped release goes back as asked{by}"),
+    );
     restore::begin(ctx, failure);
 }
 
-/// Goes on with the same target.
-pub(super) fn again(ctx: &mut Context<'_>) {
+/// Goes on with the same target, as somebody asked.
+pub(super) fn again(ctx: &mut Context<'_>, user: Option<&String>) {
     renumber(ctx);
     let name = current_name(ctx);
     ctx.status.refused.retain(|r| r.revision != name);
@@ -224,12 +225,13 @@ pub(super) fn again(ctx: &mut Context<'_>) {
         release.stage_since = now;
         release.failure = None;
         release.retried = true;
+        release.requested_by = user.cloned().or_else(|| release.requested_by.take());
     }
-    tried(ctx, &name);
+    tried(ctx, &name, user);
 }
 
 /// Tries a first release again that has nothing to return to.
-pub(super) fn first_again(ctx: &mut Context<'_>, name: &str) {
+pub(super) fn first_again(ctx: &mut Context<'_>, name: &str, user: Option<&String>) {
     let number = ctx.status.history.last().map_or(0, |record| record.number) + 1;
     ctx.status.release = Some(ReleaseProgress {
         number,
@@ -238,7 +240,7 @@ pub(super) fn first_again(ctx: &mut Context<'_>, name: &str) {
         content: String::new(),
         started_at: ctx.micros(),
         stage_since: ctx.micros(),
-        requested_by: None,
+        requested_by: user.cloned(),
         applied: vec![name.to_owned()],
         held_since: None,
         failure: None,
@@ -247,14 +249,15 @@ pub(super) fn first_again(ctx: &mut Context<'_>, name: &str) {
     });
     ctx.status.target_revision = Some(name.to_owned());
     ctx.status.refused.retain(|r| r.revision != name);
-    tried(ctx, name);
+    tried(ctx, name, user);
 }
 
-fn tried(ctx: &mut Context<'_>, name: &str) {
+fn tried(ctx: &mut Context<'_>, name: &str, user: Option<&String>) {
     ctx.status.phase = Some(Phase::RollingOut);
     ctx.status.step = Some("Promote".to_owned());
     reset(ctx, ComponentState::Waiting);
-    let text = format!("{name} is tried again as asked, judged by its deadline only");
+    let by = user.map_or_else(String::new, |user| format!(" by {user}"));
+    let text = format!("{name} is tried again as asked{by}, judged by its deadline only");
     ctx.tell(false, Reason::RetryRequested, &text);
     report::progressing(ctx, Reason::RetryRequested, &text);
 }
@@ -263,23 +266,25 @@ fn verdict(ctx: &mut Context<'_>) {
     let name = current_name(ctx);
     let failure = ctx.release().and_then(|release| release.failure.clone());
     let why = failure.map_or_else(String::new, |failure| restore::reason(&failure));
-    let why: String = why.chars().take(FAILURE).collect();
-    let plan = &ctx.input.world.plan.name;
     let stable = ctx.status.stable_revision.as_deref().unwrap_or_default();
     let changed = ctx.input.plan.is_ok_and(|plan| ctx.set_changed(plan));
     let edit = if changed {
         "Other components join and leave only once this has ended"
     } else {
-        "Change the content"
+        "Change the content of the plan"
     };
     if ctx.status.phase == Some(Phase::Failed) {
         let text = format!(
-            "the rollback was aborted as asked, and what is live stays ({why}). {edit}; or go back after all: kubectl annotate relplan {plan} belay.dev/undo={stable}; or try again: belay.dev/retry={name}"
+            "the rollback was aborted as asked, and what is live stays ({why}). {edit}, or go back to {stable} after all: {} ; or try {name} again: {}",
+            ways::order(ctx, &[(UNDO, stable)]),
+            ways::order(ctx, &[(RETRY, &name)])
         );
         return report::stalled(ctx, Reason::RollbackAborted, &text);
     }
     let text = format!(
-        "{why}. The release of {name} stops here and nothing is written. {edit}; or go back to {stable}: kubectl annotate relplan {plan} belay.dev/abort={name}; or try again: belay.dev/retry={name}"
+        "{why}. The release of {name} stops here and nothing is written. {edit}, or go back to {stable}: {} ; or try the same again: {}",
+        ways::order(ctx, &[(ABORT, &name)]),
+        ways::order(ctx, &[(RETRY, &name)])
     );
     report::stalled(ctx, Reason::Frozen, &text);
 }

@@ -9,7 +9,7 @@ use crate::{
     api::{Cause, DeletionPolicy, Reason, ReleasePlanStatus},
     config_maps::{Kept, Tracked},
     fields::FieldSet,
-    plan::{Plan, Target, Violations},
+    plan::{Plan, Stamps, Target, Violations},
     revision::Revision,
 };
 
@@ -75,6 +75,8 @@ pub struct Known {
 pub struct PlanFacts {
     /// Its name.
     pub name: String,
+    /// Its namespace.
+    pub namespace: String,
     /// Its uid.
     pub uid: String,
     /// Its `metadata.generation`.
@@ -89,6 +91,8 @@ pub struct PlanFacts {
     pub undo: Option<String>,
     /// The refused revision that a person wants tried again.
     pub retry: Option<String>,
+    /// Who gave these orders, as far as the webhook saw it.
+    pub ordered_by: Stamps,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// What deletion in mid-release does; read also from a plan that is not

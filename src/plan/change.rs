@@ -9,12 +9,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    Plan, Target, Violations, abortable,
-    check_components::effective_name,
-    check_strategy::strategy_kinds,
-    decode::{decode, quoted},
-    faults::Faults,
-    is_lost, retryable, undoable,
+    Plan, Target, Violations, check_components::effective_name, check_orders::check_orders,
+    check_strategy::strategy_kinds, decode::decode, faults::Faults,
 };
 use crate::api::{
     ABORT, DeletionPolicy, FINALIZER, RETRY, ReleasePlanSpec, ReleasePlanStatus, ReleaseProgress,
@@ -60,7 +56,7 @@ pub fn check_change(
         .status
         .as_ref()
         .and_then(|status| Some((status, status.release.as_ref()?)));
-    check_commands(old, new, &mut faults);
+    check_orders(old, new, &mut faults);
     if let Some((_, release)) = in_flight.filter(|_| !privileged) {
         check_finalizer(old, new, release, &mut faults);
     }
@@ -83,70 +79,8 @@ fn check_spec(spec: &Value, faults: &mut Faults) {
     }
 }
 
-fn annotation(name: &str) -> String {
+pub(super) fn annotation(name: &str) -> String {
     format!("metadata.annotations[{name}]")
-}
-
-/// Orders are bound to what they name: one that comes late, or names what
-/// nothing can be done with, is refused with what could be named.
-fn check_commands(old: &StoredPlan, new: &StoredPlan, faults: &mut Faults) {
-    let none = ReleasePlanStatus::default();
-    let status = old.status.as_ref().unwrap_or(&none);
-    let given = |name| {
-        let wanted = new.annotation(name)?;
-        (old.annotation(name) != Some(wanted)).then_some(wanted)
-    };
-    if let Some(wanted) = given(ABORT) {
-        let text = match (abortable(status), &status.release) {
-            (Some(now), _) if now == wanted => None,
-            (Some(now), _) => Some(format!(
-                "is not the revision that is being released, which is {now}"
-            )),
-            (None, Some(release)) => Some(format!(
-                "cannot be aborted: {}, and nothing of it has a name that could be aborted",
-                in_progress(release)
-            )),
-            (None, None) => Some("cannot be aborted: no release is in progress".to_owned()),
-        };
-        if let Some(text) = text {
-            faults.invalid(annotation(ABORT), format!("{} {text}", quoted(wanted)));
-        }
-    }
-    if let Some(wanted) = given(RETRY) {
-        let known = retryable(status);
-        let text = if known.is_empty() {
-            Some("cannot be tried again: this plan has no refused revision".to_owned())
-        } else if known.contains(&wanted) {
-            None
-        } else {
-            Some(format!(
-                "is not a refused revision of this plan (refused: {})",
-                known.join(", ")
-            ))
-        };
-        if let Some(text) = text {
-            faults.invalid(annotation(RETRY), format!("{} {text}", quoted(wanted)));
-        }
-    }
-    if let Some(wanted) = given(UNDO) {
-        let known = undoable(status);
-        let is_stable = status.stable_revision.as_deref() == Some(wanted);
-        let text = if is_stable && status.release.is_none() {
-            Some("is the stable revision already".to_owned())
-        } else if is_stable || known.contains(&wanted) || is_lost(status) {
-            None
-        } else if known.is_empty() {
-            Some("cannot be brought back: this plan keeps no earlier revision".to_owned())
-        } else {
-            Some(format!(
-                "is not a revision that this plan keeps (kept: {})",
-                known.join(", ")
-            ))
-        };
-        if let Some(text) = text {
-            faults.invalid(annotation(UNDO), format!("{} {text}", quoted(wanted)));
-        }
-    }
 }
 
 fn check_finalizer(
@@ -178,7 +112,7 @@ fn check_finalizer(
 }
 
 /// "release 4 is in progress (stage Promote)".
-fn in_progress(release: &ReleaseProgress) -> String {
+pub(super) fn in_progress(release: &ReleaseProgress) -> String {
     let number = release.number;
     match release.stage {
         Stage::Restore => format!("release {number} is going back (stage Restore)"),

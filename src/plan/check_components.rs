@@ -7,12 +7,12 @@ use super::{
     check_template::check_template,
     check_values::{check_length, check_list, check_name},
     decode::quoted,
-    digest::digest_json,
     faults::Faults,
 };
 use crate::{
     api::{Component, Traffic},
     config_maps::names,
+    fields::canon::digest_json,
 };
 use serde_json::Value;
 

@@ -43,13 +43,22 @@ pub(super) fn check_strategy(spec: &ReleasePlanSpec, faults: &mut Faults) {
             "spec.strategy",
             "exactly one of rolling, canary and blueGreen must be set",
         ),
-        several => faults.invalid(
-            "spec.strategy",
-            format!(
-                "exactly one of rolling, canary and blueGreen must be set, found {}",
-                several.join(" and ")
-            ),
-        ),
+        several => {
+            // A default stays beside what a manifest adds, since an apply only
+            // takes out what it put there.
+            let other = several.iter().find(|kind| **kind != "rolling");
+            let switch = other.filter(|_| strategy.rolling.is_some()).map(|other| {
+                format!("; to change from the default to {other}, set rolling: null beside it")
+            });
+            faults.invalid(
+                "spec.strategy",
+                format!(
+                    "exactly one of rolling, canary and blueGreen must be set, found {}{}",
+                    several.join(" and "),
+                    switch.unwrap_or_default()
+                ),
+            );
+        }
     }
     if let Some(canary) = &strategy.canary {
         let path = "spec.strategy.canary";

@@ -77,3 +77,26 @@ pub fn failed(status: &ReleasePlanStatus) -> Option<&str> {
     let last = status.history.last().filter(|_| over)?;
     last.revision.as_deref()
 }
+
+/// Whether a refused revision is only about templates that the plan no longer
+/// asks for, so that there is nothing to try again. What was refused of live
+/// templates can always be put back.
+#[must_use]
+pub fn is_gone_from_plan(status: &ReleasePlanStatus, content: &str, revision: &str) -> bool {
+    let mut refused = status.refused.iter();
+    refused.find(|r| r.revision == revision).is_some_and(|r| {
+        let other = r.spec.as_deref().is_some_and(|spec| spec != content);
+        other && r.live.is_empty()
+    })
+}
+
+/// The revision that was left for another one when that became stable, if it
+/// still is.
+pub(super) fn left<'a>(status: &'a ReleasePlanStatus, revision: &str) -> Option<&'a str> {
+    let stable = status.stable_revision.as_deref() == Some(revision);
+    let mut records = status.history.iter().rev();
+    let record = records.find(|record| {
+        record.result == ReleaseResult::Succeeded && record.revision.as_deref() == Some(revision)
+    })?;
+    record.from.as_deref().filter(|_| stable)
+}

@@ -1,29 +1,15 @@
-//! Digests of JSON, and what of a spec is release content.
+//! What of a spec is release content, and its digest.
 //!
 //! Works on the stored form, so that the content of a plan that is not valid
-//! has a digest as well. A digest must never change with the version of a
-//! library: the canonical form is written here.
-
-use std::fmt::Write as _;
+//! has a digest as well. How JSON is digested is decided by
+//! [`crate::fields::canon`].
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
-use crate::api::WorkloadKind;
-
-/// SHA-256 in hex over the canonical form: keys sorted, no white space. The
-/// order of keys does not matter, that of list elements does.
-#[must_use]
-pub fn digest_json(value: &Value) -> String {
-    let mut text = String::new();
-    canonical(value, &mut text);
-    let mut hex = String::with_capacity(64);
-    for byte in Sha256::digest(text.as_bytes()) {
-        // Writing to a String does not fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
-}
+use crate::{
+    api::WorkloadKind,
+    fields::canon::{digest_json, sorted_json},
+};
 
 /// Digest of a spec's release content: the name, workload, partial template and
 /// tracked ConfigMaps of each component. The order of the components does not matter, and a
@@ -37,9 +23,7 @@ pub fn content_digest(spec: &Value) -> String {
         .flatten()
         .map(|component| {
             let content = component_content(component);
-            let mut key = String::new();
-            canonical(&content, &mut key);
-            (key, content)
+            (sorted_json(&content), content)
         })
         .collect();
     content.sort_by(|a, b| a.0.cmp(&b.0));
@@ -70,53 +54,20 @@ fn component_content(component: &Value) -> Value {
     content
 }
 
-fn canonical(value: &Value, out: &mut String) {
-    match value {
-        Value::Object(fields) => {
-            // Sorted here and not by the map, whose order depends on a feature
-            // that any dependency can turn on.
-            let mut fields: Vec<_> = fields.iter().collect();
-            fields.sort_unstable_by_key(|(key, _)| *key);
-            out.push('{');
-            for (index, (key, value)) in fields.into_iter().enumerate() {
-                if index > 0 {
-                    out.push(',');
-                }
-                canonical(&Value::String(key.clone()), out);
-                out.push(':');
-                canonical(value, out);
-            }
-            out.push('}');
-        }
-        Value::Array(items) => {
-            out.push('[');
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    out.push(',');
-                }
-                canonical(item, out);
-            }
-            out.push(']');
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            let _ = write!(out, "{value}");
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn digests_do_not_change_between_versions() {
-        let value = json!({"b": [1, {"d": null, "c": "\"x\""}], "a": true});
-        let mut text = String::new();
-        canonical(&value, &mut text);
-        assert_eq!(text, r#"{"a":true,"b":[1,{"c":"\"x\"","d":null}]}"#);
+    fn the_digest_of_a_spec_does_not_change_between_versions() {
+        let spec = json!({"components": [
+            {"workload": {"name": "web"}},
+            {"name": "c", "workload": {"kind": "Deployment", "name": "cart"},
+             "template": {"spec": {"containers": [{"name": "app", "image": "cart:1"}]}}},
+        ]});
         assert_eq!(
-            digest_json(&json!({})),
-            "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+            content_digest(&spec),
+            "a968db3e19ce7eff938d98ce1fb70cda3028094caa107ed4a8a53db3b56ceb9a"
         );
     }
 

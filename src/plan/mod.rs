@@ -7,6 +7,7 @@
 mod change;
 mod check_components;
 mod check_health;
+mod check_orders;
 mod check_strategy;
 mod check_template;
 mod check_values;
@@ -19,6 +20,7 @@ mod digest;
 mod faults;
 mod parse;
 mod resolve;
+mod stamps;
 mod targets;
 mod types;
 mod violation;
@@ -28,16 +30,17 @@ mod later_tests;
 #[cfg(test)]
 mod parse_tests;
 #[cfg(test)]
-mod properties;
+pub(crate) mod properties;
 #[cfg(test)]
 mod template_tests;
 
 pub use change::{check_change, check_create};
 pub use claims::incumbent;
-pub use commands::{abortable, current, failed, is_lost, retryable, undoable};
+pub use commands::{abortable, current, failed, is_gone_from_plan, is_lost, retryable, undoable};
 pub use containers::{MissingContainer, missing_containers};
 pub use defaults::{completed, defaults_patch, generation_patch};
-pub use digest::{content_digest, digest_json};
+pub use digest::content_digest;
+pub use stamps::{ORDERS, Stamp, Stamps, stamp_orders};
 pub use targets::{config_maps_of, targets_of};
 pub use types::{ComponentPlan, Plan, Target};
 pub use violation::{Violation, ViolationKind, Violations};

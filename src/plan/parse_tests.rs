@@ -298,7 +298,7 @@ fn exactly_one_strategy() {
         &with("strategy: {rolling: {}, blueGreen: {}}"),
         &[
             "spec.components[0].template: Required value: the strategy blueGreen needs a template in every component",
-            "spec.strategy: Invalid value: exactly one of rolling, canary and blueGreen must be set, found rolling and blueGreen",
+            "spec.strategy: Invalid value: exactly one of rolling, canary and blueGreen must be set, found rolling and blueGreen; to change from the default to blueGreen, set rolling: null beside it",
             "spec.strategy.blueGreen: Not available yet: this version releases by rolling only",
         ],
     );

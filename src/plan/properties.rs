@@ -9,7 +9,7 @@ use crate::api::{
     Rolling, Strategy as Way, WorkloadKind, WorkloadRef,
 };
 
-fn any_json() -> impl Strategy<Value = Value> {
+pub(crate) fn any_json() -> impl Strategy<Value = Value> {
     let names = prop::sample::select(vec![
         "components",
         "name",
@@ -137,12 +137,12 @@ prop_compose! {
     }
 }
 
-fn any_valid() -> impl Strategy<Value = Value> {
+pub(crate) fn any_valid() -> impl Strategy<Value = Value> {
     any_spec().prop_map(|spec| serde_json::to_value(spec).unwrap())
 }
 
 /// Faults that do not touch each other, with the path that each must name.
-const FAULTS: &[(&str, &str, &str)] = &[
+pub(crate) const FAULTS: &[(&str, &str, &str)] = &[
     (
         "/components/0/name",
         "\"Not A Name\"",
@@ -182,7 +182,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
 ];
 
 /// A valid spec with any value in one of its fields.
-fn almost_valid() -> impl Strategy<Value = Value> {
+pub(crate) fn almost_valid() -> impl Strategy<Value = Value> {
     let place = prop::sample::select(FAULTS);
     (any_valid(), place, any_json()).prop_map(|(mut spec, (pointer, _, _), value)| {
         let (parent, key) = pointer.rsplit_once('/').unwrap();

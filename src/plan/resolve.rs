@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{Plan, digest::digest_json};
-use crate::config_maps::{Tracked, rewrite};
+use super::Plan;
+use crate::{
+    config_maps::{Tracked, rewrite},
+    fields::canon::digest_json,
+};
 
 impl Plan {
     /// The plan with the contents of its ConfigMaps, as far as they are known:

@@ -182,7 +182,12 @@ where
     let credentials = keeper.load().await?;
     let config = RustlsConfig::from_config(tls::server_config(&credentials)?);
     let lookup = Arc::new(ClusterLookup::new(client.clone()));
-    let router = webhook::router(Webhook::new(lookup, metrics.clone(), Some(&user)));
+    let router = webhook::router(Webhook::new(
+        lookup,
+        metrics.clone(),
+        clock.clone(),
+        Some(&user),
+    ));
     let (tls_config, handle) = (config.clone(), servers.webhook.clone());
     tasks.spawn(WEBHOOK, async move {
         Ok(tls::serve(webhook_listener, tls_config, handle, router).await?)

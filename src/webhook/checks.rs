@@ -11,10 +11,14 @@ use futures::{StreamExt as _, stream};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use super::lookup::Lookup;
+use super::{
+    lookup::{Lookup, Merged},
+    warning::shortened,
+};
 use crate::{
     api::StoredPlan,
     cluster::{ApplyFailure, Snapshot},
+    fields::{get, taken_over},
     plan::{ComponentPlan, Plan, Target, Violation, ViolationKind, incumbent, missing_containers},
 };
 
@@ -68,7 +72,8 @@ pub(super) async fn check(
     let mut checks = Vec::new();
     for (index, component) in &changed {
         checks.push(async move {
-            let check = check_component(lookup, namespace, *index, component);
+            let before = template_before(old, new, *index);
+            let check = check_component(lookup, namespace, *index, component, before);
             timeout_at(deadline, check).await.unwrap_or_else(|_| {
                 Findings::warn(format!(
                     "{} was not checked: the cluster did not answer in time",
@@ -103,11 +108,26 @@ fn is_changed(old: Option<&StoredPlan>, new: &StoredPlan, index: usize) -> bool 
     !before.is_some_and(|before| before.iter().any(|one| asks(one) == asks(wanted)))
 }
 
+/// The template that the plan had so far for the workload of the component at
+/// `index`.
+fn template_before<'a>(
+    old: Option<&'a StoredPlan>,
+    new: &StoredPlan,
+    index: usize,
+) -> Option<&'a Value> {
+    let workload = new.spec.pointer(&format!("/components/{index}/workload"))?;
+    let mut before = old?.spec.get("components")?.as_array()?.iter();
+    before
+        .find(|one| one.get("workload") == Some(workload))?
+        .get("template")
+}
+
 async fn check_component(
     lookup: &dyn Lookup,
     namespace: &str,
     index: usize,
     component: &ComponentPlan,
+    before: Option<&Value>,
 ) -> Findings {
     let target = &component.target;
     // A second attempt, because the workload may change between the read and
@@ -135,7 +155,13 @@ async fn check_component(
             };
         }
         match lookup.dry_run(namespace, target, &workload, template).await {
-            Ok(()) => return Findings::default(),
+            Ok(merged) => {
+                let warnings = replaced_whole(target, &workload, &merged, template, before);
+                return Findings {
+                    warnings,
+                    ..Findings::default()
+                };
+            }
             Err(ApplyFailure::Refused(message)) => {
                 return Findings {
                     faults: vec![Violation {
@@ -157,6 +183,36 @@ async fn check_component(
     Findings::warn(format!(
         "the template of {target} was not checked: it keeps changing"
     ))
+}
+
+/// Atomic lists and maps with a value that the template takes over. What the
+/// plan asked for `before` was told then.
+fn replaced_whole(
+    target: &Target,
+    workload: &Snapshot,
+    merged: &Merged,
+    template: &Value,
+    before: Option<&Value>,
+) -> Vec<String> {
+    let Merged {
+        template: result,
+        owned,
+    } = merged;
+    taken_over(&workload.template, result, &workload.owned, owned)
+        .into_iter()
+        .filter(|taken| {
+            let wanted = get(template, &taken.path);
+            before.and_then(|before| get(before, &taken.path)) != wanted
+        })
+        .map(|taken| {
+            format!(
+                "{} of {target} is replaced whole, not merged: {} becomes {}",
+                taken.path,
+                shortened(&taken.old),
+                shortened(&taken.new)
+            )
+        })
+        .collect()
 }
 
 /// Containers that the template names and the workload does not have.

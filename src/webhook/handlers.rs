@@ -1,6 +1,6 @@
 //! What the webhooks answer to a review that could be read.
 //!
-//! `/mutate` is a pure function of the review. `/validate` repeats its checks,
+//! `/mutate` is a pure function of the review and the time. `/validate` repeats its checks,
 //! because another webhook may have changed the object in between, and adds
 //! what only the cluster can tell. An operation that there is nothing to say
 //! about is allowed: only a fault is a reason to deny.
@@ -34,7 +34,8 @@ pub(super) fn mutate(webhook: &Webhook, request: &Request) -> Verdict {
     let user = request.user_info.username.as_deref().unwrap_or_default();
     // The object is judged as it will be stored, so that nothing is refused
     // that the patch puts right.
-    let completed = plan::completed(object, old, user);
+    let mut completed = plan::completed(object, old, user);
+    plan::stamp_orders(&mut completed, old, user, webhook.clock.now());
     match accept(webhook, request, old, &completed) {
         Ok(_) => Verdict::Allowed {
             patch: json_patch::diff(object, &completed),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{
     api::{StoredPlan, WorkloadKind},
     cluster::{ApplyFailure, Snapshot, deployments, dry_run},
-    fields::Found,
+    fields::{FieldSet, Found},
     machine::DryRun,
     plan::Target,
 };
@@ -30,6 +30,15 @@ impl From<kube::Error> for LookupError {
     }
 }
 
+/// What a dry run made of a workload.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Merged {
+    /// The pod template.
+    pub template: Value,
+    /// Fields of it that the partial template would own.
+    pub owned: FieldSet,
+}
+
 /// Questions to the cluster. Callers set the deadline.
 pub trait Lookup: Send + Sync + 'static {
     /// The workload, if it exists.
@@ -39,15 +48,15 @@ pub trait Lookup: Send + Sync + 'static {
         target: &'a Target,
     ) -> BoxFuture<'a, Result<Option<Snapshot>, LookupError>>;
 
-    /// Whether the API server would take the partial template for the workload
-    /// as it was read. Changes nothing.
+    /// What the API server would make of the workload as it was read with the
+    /// partial template, or why it would not take it. Changes nothing.
     fn dry_run<'a>(
         &'a self,
         namespace: &'a str,
         target: &'a Target,
         workload: &'a Snapshot,
         template: &'a Value,
-    ) -> BoxFuture<'a, Result<(), ApplyFailure>>;
+    ) -> BoxFuture<'a, Result<Merged, ApplyFailure>>;
 
     /// The plans of the namespace.
     fn plans<'a>(
@@ -95,11 +104,13 @@ impl Lookup for ClusterLookup {
         target: &'a Target,
         workload: &'a Snapshot,
         template: &'a Value,
-    ) -> BoxFuture<'a, Result<(), ApplyFailure>> {
+    ) -> BoxFuture<'a, Result<Merged, ApplyFailure>> {
         Box::pin(async move {
             let found = Found::default();
             match dry_run(&self.client, namespace, target, workload, template, &found).await? {
-                DryRun::Merged { .. } => Ok(()),
+                DryRun::Merged {
+                    template, owned, ..
+                } => Ok(Merged { template, owned }),
                 DryRun::Mismatch(text) | DryRun::Refused(text) | DryRun::NotAvailable(text) => {
                     Err(ApplyFailure::Refused(text))
                 }

@@ -17,18 +17,21 @@ use axum::{
 };
 use tokio::time::Instant;
 
-use crate::metrics::{self, Endpoint, Metrics};
+use crate::{
+    clock::Clock,
+    metrics::{self, Endpoint, Metrics},
+};
 
 mod checks;
 mod handlers;
 mod lookup;
 mod review;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub mod tls;
 mod warning;
 
-pub use lookup::{ClusterLookup, Lookup, LookupError};
+pub use lookup::{ClusterLookup, Lookup, LookupError, Merged};
 pub use review::{API_VERSION, KIND};
 
 /// Largest review that is read, in bytes. The API server refuses objects over
@@ -47,18 +50,26 @@ pub const VALIDATE: &str = "/validate";
 pub struct Webhook {
     lookup: Arc<dyn Lookup>,
     metrics: Metrics,
+    clock: Arc<dyn Clock>,
     operator: Option<Arc<str>>,
 }
 
 impl Webhook {
-    /// Webhooks that look up through `lookup`. `operator` is the user name of
+    /// Webhooks that look up through `lookup` and stamp orders with the time of
+    /// `clock`. `operator` is the user name of
     /// the operator itself, who may do what users may not, such as finish a
     /// plan that is being deleted.
     #[must_use]
-    pub fn new(lookup: Arc<dyn Lookup>, metrics: Metrics, operator: Option<&str>) -> Self {
+    pub fn new(
+        lookup: Arc<dyn Lookup>,
+        metrics: Metrics,
+        clock: Arc<dyn Clock>,
+        operator: Option<&str>,
+    ) -> Self {
         Self {
             lookup,
             metrics,
+            clock,
             operator: operator.map(Arc::from),
         }
     }

@@ -5,18 +5,21 @@ use std::sync::{Mutex, atomic::AtomicUsize};
 use axum::http::Request;
 use futures::future::BoxFuture;
 use http_body_util::BodyExt as _;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
 use crate::{
     api::StoredPlan,
+    clock::TestClock,
     cluster::{ApplyFailure, Snapshot},
     plan::Target,
 };
 
 mod answers;
 mod lookups;
+mod orders;
 mod plans;
 mod robustness;
 
@@ -30,6 +33,7 @@ struct Cluster {
     workloads: Vec<(&'static str, Snapshot)>,
     plans: Vec<StoredPlan>,
     dry_run: Mutex<Vec<ApplyFailure>>,
+    merged: Merged,
     broken: bool,
     hangs: bool,
     reads: AtomicUsize,
@@ -88,11 +92,12 @@ impl Lookup for Cluster {
         _: &'a Target,
         _: &'a Snapshot,
         _: &'a Value,
-    ) -> BoxFuture<'a, Result<(), ApplyFailure>> {
+    ) -> BoxFuture<'a, Result<Merged, ApplyFailure>> {
         self.dry_runs
             .fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let next = self.dry_run.lock().unwrap().pop();
-        Box::pin(async move { next.map_or(Ok(()), Err) })
+        let merged = self.merged.clone();
+        Box::pin(async move { next.map_or(Ok(merged), Err) })
     }
 
     fn plans<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<StoredPlan>, LookupError>> {
@@ -101,7 +106,13 @@ impl Lookup for Cluster {
 }
 
 fn webhooks(cluster: Arc<Cluster>) -> Router {
-    router(Webhook::new(cluster, Metrics::new(), Some(OPERATOR)))
+    let webhook = Webhook::new(cluster, Metrics::new(), clock(), Some(OPERATOR));
+    router(webhook)
+}
+
+/// A clock that stands still.
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(TestClock::at(Timestamp::from_second(60).unwrap()))
 }
 
 /// What came back.
@@ -245,4 +256,24 @@ async fn stored(plan: &Value) -> Value {
     stored["metadata"]["resourceVersion"] = json!("41");
     stored["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
     stored
+}
+
+/// The fields that `/mutate` finds fault with in a new plan; none if it is
+/// allowed.
+pub(crate) async fn faults_at_creation(object: &Value) -> Vec<String> {
+    let answer = ask(&webhooks(Arc::default()), MUTATE, &create(object)).await;
+    let response = answer.response();
+    if response["allowed"] == true {
+        return Vec::new();
+    }
+    let causes = response["status"]["details"]["causes"].as_array();
+    let causes = causes.unwrap_or_else(|| panic!("a denial without causes: {response}"));
+    let fields = causes.iter().map(|cause| cause["field"].as_str().unwrap());
+    fields.map(str::to_owned).collect()
+}
+
+/// Whether `/mutate` can read a new plan at all, faulty or not.
+pub(crate) async fn is_read_at_creation(object: &Value) -> bool {
+    let answer = ask(&webhooks(Arc::default()), MUTATE, &create(object)).await;
+    answer.response()["status"]["code"] != 400
 }

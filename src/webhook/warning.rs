@@ -3,12 +3,26 @@
 //! It cuts long warnings at a place of its own choosing, drops all of them when
 //! there are too many, and refuses control characters. So they are fitted here.
 
+use serde_json::Value;
+
 /// Longest warning, in characters, that clients are sure to see in full.
 const LONGEST: usize = 120;
 /// Lines that one warning may become.
 const LINES: usize = 3;
 /// Warnings in one answer.
 const MOST: usize = 24;
+
+/// Longest form of a value inside a warning, in characters.
+const VALUE: usize = 80;
+
+/// A value as JSON, cut where it is too long for a warning.
+pub(super) fn shortened(value: &Value) -> String {
+    let text = value.to_string();
+    if text.chars().count() <= VALUE {
+        return text;
+    }
+    text.chars().take(VALUE - 1).chain(['…']).collect()
+}
 
 /// The warnings, each at most 120 characters: longer ones are broken between
 /// words into up to three, and cut after that. Repetitions are left out.
@@ -68,6 +82,7 @@ fn wrap(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use serde_json::json;
 
     fn fit_one(text: &str) -> Vec<String> {
         fit(&[text.to_owned()])
@@ -96,6 +111,14 @@ mod tests {
         let shown = fit(&many);
         assert_eq!(shown.len(), MOST);
         assert_eq!(shown[MOST - 1], "77 more lines of warnings are not shown");
+    }
+
+    #[test]
+    fn long_values_are_cut_between_characters() {
+        assert_eq!(shortened(&json!(["-v"])), r#"["-v"]"#);
+        let long = shortened(&json!(["ä".repeat(500)]));
+        assert_eq!(long.chars().count(), VALUE);
+        assert!(long.starts_with("[\"ä") && long.ends_with('…'));
     }
 
     proptest! {

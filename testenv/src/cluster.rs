@@ -134,6 +134,9 @@ impl Cluster {
         self.wait_listening(self.state.etcd, "etcd")?;
         self.start_tool(Tool::ApiServer)?;
         self.wait_listening(self.state.api, "kube-apiserver")?;
+        // kube-controller-manager gives up after 10 s, and an API server on a
+        // busy machine may need more.
+        block_on(|| ready::healthy(&self.kubeconfig, || self.check()))?;
         for tool in [Tool::ControllerManager, Tool::Scheduler, Tool::Kwok] {
             self.start_tool(tool)?;
         }

@@ -54,6 +54,27 @@ spec:
     );
 }
 
+/// A plan that has its strategy by default keeps that beside what a manifest
+/// adds; the answer says how to change from it, and that works.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_from_the_default_strategy_is_explained() {
+    let scene = Scene::new("admission-strategy").await;
+    let cart = [("cart", "shop/cart:1")];
+    scene.apply(&plan("shop", &cart, "")).await;
+    let canary = |rolling: &str| {
+        let rest = format!("  strategy: {{{rolling}canary: {{steps: [{{replicas: 1}}]}}}}\n");
+        plan("shop", &cart, &rest)
+    };
+    let both = scene.try_apply(&canary(""), &[]).await;
+    assert!(
+        !both.success() && both.stderr.contains("set rolling: null beside it"),
+        "{}",
+        both.stderr
+    );
+    let one = scene.try_apply(&canary("rolling: null, "), &[]).await;
+    assert!(!one.stderr.contains("exactly one of"), "{}", one.stderr);
+}
+
 /// An accepted plan shows its defaults, finalizer and release generation in the
 /// answer of `kubectl apply -o yaml`; the number rises exactly with the content.
 #[tokio::test(flavor = "multi_thread")]
@@ -347,4 +368,82 @@ async fn a_plan_may_drop_its_finalizer_only_when_nothing_is_unfinished() {
     }
     scene.gone("shop").await;
     assert_eq!(scene.image("cart").await, "shop/cart:1");
+}
+
+/// Lists and maps that are replaced whole are told with both values, when the
+/// plan takes them over and not again.
+#[tokio::test(flavor = "multi_thread")]
+async fn taking_over_an_atomic_list_or_map_is_a_warning_with_both_values() {
+    let scene = Scene::new("admission-atomic").await;
+    let from = |map: &str| {
+        format!("valueFrom: {{configMapKeyRef: {{name: {map}, key: k, optional: true}}}}")
+    };
+    let live = crate::support::deployment("cart", "shop/cart:1", 1)
+        .replace(
+            "        env:\n",
+            &format!(
+                "        args: [-v, --port=80]
+        resources: {{limits: {{cpu: 100m}}}}
+        env:
+        - {{name: FROM, {}}}\n",
+                from("one")
+            ),
+        )
+        .replace(
+            "    spec:\n      containers",
+            "    spec:\n      nodeSelector: {kubernetes.io/os: linux}\n      containers",
+        );
+    scene.apply(&live).await;
+    let wants = |image: &str| {
+        format!(
+            "apiVersion: belay.dev/v1alpha1
+kind: ReleasePlan
+metadata: {{name: shop}}
+spec:
+  components:
+  - workload: {{kind: Deployment, name: cart}}
+    template:
+      spec:
+        nodeSelector: {{kubernetes.io/os: linux}}
+        containers:
+        - name: app
+          image: {image}
+          args: [-q]
+          resources: {{limits: {{cpu: 200m}}}}
+          env: [{{name: FROM, {}}}, {{name: LOG, value: debug}}]
+",
+            from("two")
+        )
+    };
+    let output = scene
+        .try_apply(&wants("shop/cart:2"), &["--dry-run=server"])
+        .await;
+    assert!(output.success(), "{}", output.stderr);
+    let warnings: Vec<&str> = output
+        .stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix("Warning: "))
+        .collect();
+    let text = warnings.join(" ");
+    for wanted in [
+        r#"spec.containers[name="app"].args of deployment cart is replaced whole, not merged: ["-v","--port=80"] becomes ["-q"]"#,
+        r#"spec.containers[name="app"].env[name="FROM"].valueFrom.configMapKeyRef of deployment cart is replaced whole"#,
+        r#""name":"one""#,
+        r#""name":"two""#,
+    ] {
+        assert!(text.contains(wanted), "no {wanted} in {text}");
+    }
+    for merged in ["limits", "LOG", "nodeSelector", "image"] {
+        assert!(!text.contains(merged), "{merged} in {text}");
+    }
+    scene.apply(&wants("shop/cart:2")).await;
+    scene.ready("shop").await;
+    for again in ["shop/cart:2", "shop/cart:3"] {
+        let output = scene.try_apply(&wants(again), &[]).await;
+        assert!(
+            output.success() && !output.stderr.contains("replaced whole"),
+            "{}",
+            output.stderr
+        );
+    }
 }

@@ -6,7 +6,7 @@ use belay::api::{Cause, Phase, Reason, ReleaseKind, ReleaseResult};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::{
-    support::{Scene, deployment, image_of, plan},
+    support::{Scene, deployment, holds, image_of, now, pass_time, plan, why},
     witness::Witness,
 };
 
@@ -24,20 +24,6 @@ fn exceeded(deployment: &k8s_openapi::api::apps::v1::Deployment) -> bool {
                 .iter()
                 .any(|c| c.reason.as_deref() == Some("ProgressDeadlineExceeded"))
         })
-}
-
-/// The time that passes while nothing is waited for. That it passes is what
-/// the test is about.
-async fn pass_time(time: Duration) {
-    tokio::time::sleep(time).await;
-}
-
-#[allow(
-    clippy::disallowed_methods,
-    reason = "compared with times that the operator wrote"
-)]
-fn now() -> Timestamp {
-    Timestamp::now()
 }
 
 fn seconds_since(then: Timestamp, until: Timestamp) -> f64 {
@@ -168,4 +154,43 @@ async fn sm_01_an_old_verdict_of_the_deployment_fails_no_new_release() {
             ReleaseResult::Succeeded
         ]
     );
+}
+
+/// A workload that is paused in mid-release of broken content, and again on the
+/// way back: each time its clock stands still, and the end is the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workload_paused_on_both_ways_goes_back_once_it_is_resumed() {
+    let scene = Scene::new("clocks-paused").await;
+    let rest = "  progressDeadline: 5s\n";
+    scene.stable(&[("cart", "shop/cart:1")], rest).await;
+    scene.shop(&[("cart", "shop/cart:2-unready")], rest).await;
+    scene.because("shop", Reason::Promoting).await;
+    scene
+        .kubectl(&["rollout", "pause", "deployment/cart"])
+        .await;
+    scene.because("shop", Reason::WorkloadPaused).await;
+    pass_time(2 * DEADLINE).await;
+    let held = scene.plans().get("shop").await.unwrap().status.unwrap();
+    assert!(why(&held).starts_with("WorkloadPaused"), "{}", why(&held));
+    assert_eq!(held.phase, Some(Phase::RollingOut));
+    scene
+        .kubectl(&["rollout", "resume", "deployment/cart"])
+        .await;
+    scene.phase("shop", Phase::Rollback).await;
+    scene
+        .kubectl(&["rollout", "pause", "deployment/cart"])
+        .await;
+    // It may be back already when the pause comes.
+    let paused = scene
+        .plan_until("shop", "says that it is paused, or is back", |s| {
+            why(s).contains("paused by its own spec.paused") || s.release.is_none()
+        })
+        .await;
+    assert!(holds(&paused, "Ready", "False"), "{}", why(&paused));
+    scene
+        .kubectl(&["rollout", "resume", "deployment/cart"])
+        .await;
+    scene.because("shop", Reason::RolledBack).await;
+    assert_eq!(scene.image("cart").await, "shop/cart:1");
+    scene.assert_calm().await;
 }

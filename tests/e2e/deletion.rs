@@ -6,7 +6,7 @@ use belay::api::Reason;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::{Api, api::ListParams};
 
-use crate::support::{Scene, image_of, plan};
+use crate::support::{PATIENCE, Scene, image_of, plan};
 
 async fn nothing_of_ours_is_left(scene: &Scene) {
     let revisions = Api::<ControllerRevision>::namespaced(scene.client.clone(), &scene.namespace);
@@ -52,7 +52,7 @@ async fn deleting_in_mid_release_brings_the_stable_templates_back_first() {
         .deployment_until("web", "gets 2", |d| image_of(d) == "shop/web:2-unready")
         .await;
     scene
-        .kubectl(&["delete", "relplan", "shop", "--timeout=60s"])
+        .kubectl(&["delete", "relplan", "shop", PATIENCE])
         .await;
     for (name, before) in ["cart", "web"].iter().zip(before) {
         let live = scene.deployments().get(name).await.unwrap();
@@ -88,7 +88,7 @@ async fn deletion_policy_keep_leaves_what_is_live() {
         .deployment_until("cart", "gets 2", |d| image_of(d) == "shop/cart:2-unready")
         .await;
     scene
-        .kubectl(&["delete", "relplan", "shop", "--timeout=60s"])
+        .kubectl(&["delete", "relplan", "shop", PATIENCE])
         .await;
     assert_eq!(scene.image("cart").await, "shop/cart:2-unready");
     nothing_of_ours_is_left(&scene).await;
@@ -140,7 +140,7 @@ async fn foreground_deletion_in_mid_release_still_finds_its_way_back() {
             "relplan",
             "shop",
             "--cascade=foreground",
-            "--timeout=60s",
+            PATIENCE,
         ])
         .await;
     assert_eq!(scene.image("cart").await, "shop/cart:1");
@@ -161,7 +161,7 @@ async fn a_namespace_goes_with_a_release_in_progress() {
         .deployment_until("cart", "gets 2", |d| image_of(d) == "shop/cart:2-unready")
         .await;
     scene
-        .kubectl(&["delete", "namespace", &scene.namespace, "--timeout=90s"])
+        .kubectl(&["delete", "namespace", &scene.namespace, PATIENCE])
         .await;
 }
 
@@ -181,7 +181,7 @@ async fn a_plan_whose_workload_is_gone_can_be_deleted() {
         .await;
     scene.kubectl(&["delete", "deployment", "cart"]).await;
     scene
-        .kubectl(&["delete", "relplan", "shop", "--timeout=60s"])
+        .kubectl(&["delete", "relplan", "shop", PATIENCE])
         .await;
 }
 
@@ -215,7 +215,7 @@ async fn deletion_says_what_it_waits_for_and_keep_is_the_way_out() {
     let status = scene.because("shop", Reason::RollbackStalled).await;
     let text = crate::support::message(&status, "Stalled");
     assert!(
-        text.contains("deployment cart") && text.contains("deletionPolicy to Keep"),
+        text.contains("deployment cart") && text.contains(r#"{"deletionPolicy":"Keep"}"#),
         "{text}"
     );
     scene

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay::api::{Phase, Reason, ReleaseResult};
 use belay_testenv::{AuditEntry, AuditFilter};
-use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    support::{Scene, image_of, plan},
+    support::{Scene, deployment, image_of, plan},
     witness::image_in,
 };
 
@@ -102,62 +102,122 @@ async fn an_idle_plan_costs_no_write_and_no_dry_run() {
     assert_eq!(after.len(), before, "{:#?}", listed(&after[before..]));
 }
 
-/// When kwok reported what ends the release of this pod, and when the operator
-/// recorded that everything goes back.
-async fn delay(scene: &Scene, image: &str) -> f64 {
-    let pods = AuditFilter::new()
-        .namespace(&scene.namespace)
-        .resource("pods/status")
-        .writes();
-    let shown: Timestamp = scene
-        .audited(pods)
-        .await
-        .iter()
-        .find(|entry| {
-            let body = entry.request_object.as_ref().map(ToString::to_string);
-            body.is_some_and(|body| body.contains("ImagePullBackOff") && body.contains(image))
-        })
-        .unwrap_or_else(|| panic!("{image} shows that it cannot be pulled"))
-        .received;
-    let writes = scene.writes().await;
-    let recorded = writes
-        .iter()
-        .find(|entry| {
-            entry.subresource == "status"
-                && entry.received > shown
-                && entry.request_object.as_ref().is_some_and(|body| {
-                    body.as_array().is_some_and(|operations| {
-                        operations.iter().any(|o| o["value"]["phase"] == "Rollback")
-                    })
-                })
-        })
-        .expect("the rollback is recorded");
-    recorded.received.duration_since(shown).as_secs_f64()
+/// Plans that fail side by side.
+const FAILURES: usize = 20;
+/// What may pass between a pod status that shows a failure and the first write
+/// that takes something back, on a machine that does nothing else.
+const PROMPT: f64 = 1.0;
+/// Requests of the operator on that way, one after the other: two passes, one
+/// that decides and one that writes.
+const REQUESTS: usize = 10;
+/// Pace at which releases begin that will fail.
+const PACE: Duration = Duration::from_millis(250);
+
+/// The nearest-rank 95th percentile.
+fn p95(mut seconds: Vec<f64>) -> f64 {
+    seconds.sort_by(f64::total_cmp);
+    seconds[(seconds.len() * 95).div_ceil(100) - 1]
 }
 
-/// A rollback starts within a second of the pod status that shows the failure.
+/// How long a bystander takes, again and again until it is told to stop, for as
+/// many requests as a rollback needs to begin.
+async fn bystander(scene: &Scene, mut stop: tokio::sync::watch::Receiver<bool>) -> Vec<f64> {
+    let api = scene.deployments();
+    let mut rounds = Vec::new();
+    while !*stop.borrow_and_update() {
+        let began = Instant::now();
+        for _ in 1..REQUESTS {
+            api.get("cart00").await.unwrap();
+        }
+        let note = json!({"metadata": {"labels": {"round": format!("r{}", rounds.len())}}});
+        let (params, patch) = (PatchParams::default(), Patch::Merge(note));
+        scene
+            .plans()
+            .patch_metadata("bystander", &params, &patch)
+            .await
+            .unwrap();
+        rounds.push(began.elapsed().as_secs_f64());
+        tokio::time::sleep(PACE).await;
+    }
+    rounds
+}
+
+/// A rollback starts within a second of the pod status that shows the failure,
+/// in 19 of 20 releases that fail side by side: from the write of that status to
+/// the first write that restores a template, both in the audit log.
+///
+/// A machine that does other things as well is late with everything. How late is
+/// measured meanwhile by a bystander, whose 95th percentile is allowed on top of
+/// the second. Alone on the machine that is some hundredths of a second.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_starts_within_a_second_of_the_failure() {
     let scene = Scene::new("economy-delay").await;
-    scene.deployment("cart", "shop/cart:1", 1).await;
+    let names: Vec<String> = (0..FAILURES).map(|n| format!("cart{n:02}")).collect();
+    let all = |manifest: &dyn Fn(&str) -> String| {
+        let manifests: Vec<_> = names.iter().map(|name| manifest(name)).collect();
+        manifests.join("---\n")
+    };
     scene
-        .apply(&plan("shop", &[("cart", "shop/cart:1")], ""))
+        .apply(&all(&|name| deployment(name, "shop/cart:1", 1)))
         .await;
-    scene.ready("shop").await;
-    let mut delays = Vec::new();
-    for round in 1..=5 {
-        let image = format!("shop/cart:b{round}-pullerror");
-        scene.apply(&plan("shop", &[("cart", &image)], "")).await;
-        scene
-            .plan_until("shop", "it is back", |s| {
-                s.history.len() == round && s.release.is_none()
-            })
-            .await;
-        delays.push(delay(&scene, &image).await);
+    scene
+        .apply(&all(&|name| plan(name, &[(name, "shop/cart:1")], "")))
+        .await;
+    // It stands in the way of nobody.
+    scene
+        .apply(&plan("bystander", &[("nobody", "shop/cart:1")], ""))
+        .await;
+    for name in &names {
+        scene.ready(name).await;
     }
-    delays.sort_by(f64::total_cmp);
-    // The median, for the sake of machines that do other things as well.
-    assert!(delays[2] < 1.0, "{delays:?}");
+    let image = |name: &str| format!("shop/{name}:2-pullerror");
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let failures = async {
+        let mut pace = tokio::time::interval(PACE);
+        for name in &names {
+            pace.tick().await;
+            let path = "/spec/components/0/template/spec/containers/0/image";
+            let bad = json!([{"op": "replace", "path": path, "value": image(name)}]);
+            let bad = Patch::Json::<()>(serde_json::from_value(bad).unwrap());
+            let params = PatchParams::default();
+            scene.plans().patch(name, &params, &bad).await.unwrap();
+        }
+        for name in &names {
+            scene.because(name, Reason::RolledBack).await;
+        }
+        stop.send(true).unwrap();
+    };
+    let ((), rounds) = tokio::join!(failures, bystander(&scene, stopped));
+
+    let entries = scene
+        .audited(AuditFilter::new().namespace(&scene.namespace).writes())
+        .await;
+    let operator = "system:serviceaccount:belay-system:belay";
+    let delay = |name: &String| {
+        let image = image(name);
+        let shown = entries.iter().find(|e| {
+            let body = e.request_object.as_ref().map(ToString::to_string);
+            let says = |body: &String| body.contains("ImagePullBackOff") && body.contains(&image);
+            e.resource == "pods" && e.subresource == "status" && body.as_ref().is_some_and(says)
+        });
+        let shown = shown.expect("the pod shows that it cannot be pulled");
+        let back = entries.iter().find(|e| {
+            let body = e.request_object.as_ref();
+            e.user == operator
+                && e.resource == "deployments"
+                && e.name == *name
+                && e.received > shown.received
+                && body.and_then(image_in).as_deref() == Some("shop/cart:1")
+        });
+        let back = back.expect("the template is restored");
+        back.received.duration_since(shown.received).as_secs_f64()
+    };
+    let delays: Vec<f64> = names.iter().map(delay).collect();
+    let (delay, round) = (p95(delays.clone()), p95(rounds.clone()));
+    assert!(
+        delay < PROMPT + round,
+        "{delay} s, and a bystander takes {round} s: {delays:?} {rounds:?}"
+    );
 }
 
 /// A second apply of refused content changes nothing; newer content starts

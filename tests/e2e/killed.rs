@@ -1,6 +1,9 @@
 //! The operator is killed between any two of its writes.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, OnceLock},
+};
 
 use axum::{
     body::Bytes,
@@ -22,35 +25,52 @@ const NAMESPACE: &str = "killed";
 /// of them put one after every write.
 const STRIDE: i64 = 10;
 
-/// Kills the operator after a number of its writes to the namespace.
+/// Kills the operator after a number of its writes to a namespace. Events are
+/// not counted: nothing is decided between a status and what is told of it.
 #[derive(Default)]
-struct Killer {
-    count: Mutex<Count>,
+pub struct Killer {
+    counts: Mutex<BTreeMap<String, Count>>,
     operator: OnceLock<Arc<Operator>>,
-    killed: Arc<tokio::sync::Notify>,
+    pub killed: Arc<tokio::sync::Notify>,
 }
 
-#[derive(Default)]
-struct Count {
+#[derive(Clone, Copy, Default)]
+pub struct Count {
     /// Writes until the next kill; none at zero.
     left: i64,
     /// Kills so far.
-    kills: i64,
+    pub kills: i64,
+    /// Writes so far.
+    pub writes: i64,
 }
 
 impl Killer {
-    /// Kills after this many writes from now; never at zero.
-    fn arm(&self, left: i64) {
-        self.count.lock().unwrap().left = left;
+    /// Starts the operator that is to be killed.
+    pub async fn operator(
+        self: &Arc<Self>,
+        cluster: &Arc<belay_testenv::Cluster>,
+    ) -> Arc<Operator> {
+        let operator = Arc::new(proxy::operator(cluster, self.clone()).await);
+        assert!(self.operator.set(Arc::clone(&operator)).is_ok());
+        operator
     }
 
-    fn kills(&self) -> i64 {
-        self.count.lock().unwrap().kills
+    /// Kills after this many writes to a namespace from now; never at zero.
+    pub fn arm(&self, namespace: &str, left: i64) {
+        let mut counts = self.counts.lock().unwrap();
+        counts.entry(namespace.to_owned()).or_default().left = left;
+    }
+
+    pub fn count(&self, namespace: &str) -> Count {
+        let counts = self.counts.lock().unwrap();
+        counts.get(namespace).copied().unwrap_or_default()
     }
 
     /// Counts a write; whether it is the last of this life.
-    fn is_last(&self) -> bool {
-        let mut count = self.count.lock().unwrap();
+    fn is_last(&self, namespace: &str) -> bool {
+        let mut counts = self.counts.lock().unwrap();
+        let count = counts.entry(namespace.to_owned()).or_default();
+        count.writes += 1;
         if count.left == 0 {
             return false;
         }
@@ -70,20 +90,24 @@ impl Meddler for Killer {
         status: StatusCode,
     ) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let inside = parts
-                .uri
-                .path()
-                .contains(&format!("/namespaces/{NAMESPACE}/"));
+            let path = parts.uri.path();
+            let Some((_, inside)) = path.split_once("/namespaces/") else {
+                return;
+            };
+            let Some((namespace, of)) = inside.split_once('/') else {
+                return;
+            };
             let dry = parts.uri.query().unwrap_or_default().contains("dryRun");
-            if parts.method == Method::GET || !inside || dry || !status.is_success() {
+            if parts.method == Method::GET || of == "events" || dry || !status.is_success() {
                 return;
             }
-            if self.is_last() {
+            if self.is_last(namespace) {
                 let operator = Arc::clone(self.operator.get().unwrap());
                 let killed = Arc::clone(&self.killed);
                 // This future ends with the connection, so with the operator.
                 let kill = move || {
-                    operator.kill().unwrap();
+                    // The kill of another namespace may have come first.
+                    let _ = operator.kill();
                     killed.notify_one();
                 };
                 tokio::task::spawn_blocking(kill).await.unwrap();
@@ -129,8 +153,7 @@ async fn written(scene: &Scene, tag: &str) -> [usize; 3] {
 async fn ha_04_killed_between_any_two_writes_it_comes_to_the_same_end() {
     let cluster = cluster().await;
     let killer = Arc::new(Killer::default());
-    let operator = Arc::new(proxy::operator(&cluster, killer.clone()).await);
-    assert!(killer.operator.set(Arc::clone(&operator)).is_ok());
+    let operator = killer.operator(&cluster).await;
     let scene = Scene::on(&cluster, NAMESPACE).await;
     for name in NAMES {
         scene.deployment(name, &format!("shop/{name}:1"), 1).await;
@@ -152,7 +175,7 @@ async fn ha_04_killed_between_any_two_writes_it_comes_to_the_same_end() {
         let good = format!("r{round}");
         let bad = format!("r{round}-pullerror");
         let content = with([&good, &good, &bad]);
-        killer.arm(round);
+        killer.arm(NAMESPACE, round);
         scene.apply(&content).await;
         let over = |status: &ReleasePlanStatus| {
             status.release.is_none()
@@ -164,14 +187,14 @@ async fn ha_04_killed_between_any_two_writes_it_comes_to_the_same_end() {
                 biased;
                 () = killer.killed.notified() => {
                     buried += 1;
-                    killer.arm(STRIDE);
+                    killer.arm(NAMESPACE, STRIDE);
                     revive().await;
                 }
                 status = scene.plan_until("shop", "the release is over", over) => break status,
             }
         };
-        killer.arm(0);
-        while killer.kills() > buried {
+        killer.arm(NAMESPACE, 0);
+        while killer.count(NAMESPACE).kills > buried {
             let killed = tokio::time::timeout(SOON, killer.killed.notified());
             killed.await.expect("it is killed");
             buried += 1;

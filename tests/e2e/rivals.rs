@@ -8,7 +8,7 @@ use kube::{
     api::{DeleteParams, ListParams, PostParams},
 };
 
-use crate::support::{SOON, Scene, deployment, following, holds, plan};
+use crate::support::{SOON, Scene, deployment, following, holds, owned, plan, why};
 
 /// WV-06: one file with the plan first and its targets later. Admission warns
 /// and lets it in, the plan waits for its targets and goes on by itself.
@@ -160,4 +160,70 @@ async fn a_second_plan_is_admitted_with_a_warning_and_writes_nothing() {
     scene.kubectl(&["delete", "relplan", "first"]).await;
     scene.ready("second").await;
     assert_eq!(scene.image("cart").await, "shop/cart:2");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_that_overlap_in_part_and_a_workload_that_moves_between_them() {
+    let scene = Scene::new("rivals-overlap").await;
+    for name in ["xx", "yy", "zz"] {
+        scene.deployment(name, "shop/x:1", 1).await;
+    }
+    scene
+        .apply(&plan("a", &[("xx", "shop/x:1"), ("yy", "shop/x:1")], ""))
+        .await;
+    scene.ready("a").await;
+    scene
+        .apply(&plan("b", &[("yy", "shop/x:2"), ("zz", "shop/x:2")], ""))
+        .await;
+    let b = scene.because("b", Reason::Conflict).await;
+    assert!(why(&b).contains("releaseplan a"));
+    assert_eq!(
+        scene.image("zz").await,
+        "shop/x:1",
+        "a plan in conflict writes nothing"
+    );
+    // In mid-release it stays.
+    scene
+        .apply(&plan(
+            "a",
+            &[("xx", "shop/x:1-slow"), ("yy", "shop/x:1-slow")],
+            "",
+        ))
+        .await;
+    scene.because("a", Reason::Promoting).await;
+    let out = scene
+        .try_apply(&plan("a", &[("xx", "shop/x:1-slow")], ""), &[])
+        .await;
+    assert!(
+        !out.success(),
+        "the set of components is fixed in mid-release"
+    );
+    scene.ready("a").await;
+    scene
+        .apply(&plan("a", &[("xx", "shop/x:1-slow")], ""))
+        .await;
+    scene.ready("b").await;
+    scene.ready("a").await;
+    assert_eq!(scene.image("yy").await, "shop/x:2");
+    assert_eq!(scene.image("xx").await, "shop/x:1-slow");
+    // And back, and forth within one breath.
+    scene.apply(&plan("b", &[("zz", "shop/x:2")], "")).await;
+    scene
+        .apply(&plan(
+            "a",
+            &[("yy", "shop/x:5"), ("xx", "shop/x:1-slow")],
+            "",
+        ))
+        .await;
+    scene.ready("b").await;
+    scene.ready("a").await;
+    assert_eq!(scene.image("yy").await, "shop/x:5");
+    scene.assert_calm().await;
+    scene.delete_plans(&["a", "b"]).await;
+    assert_eq!(scene.revisions().await, 0);
+    for name in ["xx", "yy", "zz"] {
+        let live = scene.deployments().get(name).await.unwrap();
+        let ours = owned(&live);
+        assert!(ours.is_empty(), "{name}: {ours:#?}");
+    }
 }

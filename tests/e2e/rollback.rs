@@ -282,7 +282,7 @@ async fn rb_01_a_rollback_needs_no_old_replica_set() {
             r#"{"spec":{"revisionHistoryLimit":0}}"#,
         ])
         .await;
-    let rest = "  bakeTime: 60s\n  progressDeadline: 20s\n";
+    let rest = "  bakeTime: 10m\n  progressDeadline: 20s\n";
     scene
         .apply(&plan("shop", &[("cart", "shop/cart:1")], rest))
         .await;

@@ -1,28 +1,41 @@
 //! One namespace of a real cluster with a real operator, for one test.
 
+mod acts;
+mod manifests;
+mod rest;
+mod status;
+mod webhooks;
+
 use std::{
     path::Path,
     sync::{Arc, OnceLock},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use belay::api::{Phase, Reason, ReleasePlanStatus, StoredPlan};
 use belay_testenv::{
     AuditEntry, AuditFilter, AuditLog, Cluster, KubectlOutput, Operator, OperatorOptions,
 };
-use k8s_openapi::{
-    api::{apps::v1::Deployment, core::v1::Namespace},
-    jiff::Timestamp,
-};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Namespace};
 use kube::{
     Api, Client,
     api::{DynamicObject, PostParams},
     runtime::wait::{Condition, await_condition},
 };
 
+pub use acts::own;
+pub use manifests::{deployment, following, plan, plan_of};
+pub use rest::{now, pass_time};
+pub use status::{holds, image_of, message, owned, why};
+
 /// Longest wait for something that is expected within seconds. Generous, since
-/// tests run side by side on small machines.
-pub const SOON: Duration = Duration::from_secs(60);
+/// tests run side by side on small machines, and twice the minute that is the
+/// operator's slowest pace: a wait must not end at the moment of a look.
+pub const SOON: Duration = Duration::from_secs(120);
+/// The same for kubectl.
+pub const PATIENCE: &str = "--timeout=120s";
+/// What kubectl itself may take: it tells what it waited for in vain.
+const KUBECTL: Duration = Duration::from_secs(150);
 
 /// The cluster and the operator that most tests share.
 struct Shared {
@@ -107,7 +120,7 @@ impl Scene {
     async fn kubectl_with(&self, args: &[&str], stdin: Option<String>) -> KubectlOutput {
         let mut all = vec!["-n", &self.namespace];
         all.extend(args);
-        let mut command = self.cluster.kubectl_command(&all);
+        let mut command = self.cluster.kubectl_command(&all).deadline(KUBECTL);
         if let Some(stdin) = stdin {
             command = command.stdin(stdin);
         }
@@ -198,6 +211,16 @@ impl Scene {
         plan.status.unwrap()
     }
 
+    /// Waits for a plan as it is stored to be as wanted.
+    pub async fn stored_until(
+        &self,
+        name: &str,
+        what: &str,
+        condition: impl Fn(&StoredPlan) -> bool,
+    ) -> StoredPlan {
+        self.until(self.plans(), name, what, SOON, condition).await
+    }
+
     /// Waits until a plan is Ready for the spec that it has now.
     pub async fn ready(&self, name: &str) -> ReleasePlanStatus {
         let plan = self.until(self.plans(), name, "is Ready", SOON, |plan: &StoredPlan| {
@@ -209,7 +232,7 @@ impl Scene {
         plan.await.status.unwrap()
     }
 
-    /// Waits until a plan is Ready on images that are asked for.
+    /// Waits until a plan is Ready, or not, for a reason.
     pub async fn because(&self, name: &str, reason: Reason) -> ReleasePlanStatus {
         self.plan_until(name, reason.as_str(), |status| {
             status
@@ -318,49 +341,6 @@ impl Scene {
         .await
         .unwrap()
     }
-
-    /// Makes the operator look at the plan, and answers when it began to.
-    async fn look(&self, plan: &str, pass: u32) -> Timestamp {
-        let stamp = format!("belay-test/pass={pass}");
-        self.kubectl(&["annotate", "--overwrite", "relplan", plan, &stamp])
-            .await;
-        let of_plan = AuditFilter::new()
-            .resource("releaseplans")
-            .namespace(&self.namespace)
-            .name(plan);
-        let provoked = self.audited(of_plan.clone().user("admin").writes()).await;
-        // The event may be there before the write is answered.
-        let provoked = provoked.last().map(|entry| entry.received);
-        let reads = of_plan
-            .service_account("belay-system", "belay")
-            .verbs(["get"]);
-        let deadline = Instant::now() + SOON;
-        loop {
-            let reads = self.audited(reads.clone()).await;
-            let after = reads.iter().find(|read| Some(read.received) > provoked);
-            if let Some(read) = after {
-                return read.received;
-            }
-            assert!(Instant::now() < deadline, "the operator looks at the plan");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    }
-
-    /// Checks that the operator writes nothing while `passes` full looks at the
-    /// plan are made, each provoked by an event.
-    pub async fn assert_quiet(&self, plan: &str, passes: u32) {
-        // Once it looks again, it is done with what it was doing.
-        let first = self.look(plan, 0).await;
-        let started = self.plans().get(plan).await.unwrap().status;
-        // The pass after the last one begins when that one is over.
-        for pass in 1..=passes {
-            self.look(plan, pass).await;
-        }
-        let mut writes = self.writes().await;
-        writes.retain(|write| write.received > first);
-        assert!(writes.is_empty(), "writes: {writes:#?}");
-        assert_eq!(self.plans().get(plan).await.unwrap().status, started);
-    }
 }
 
 /// A condition made of a closure.
@@ -399,89 +379,4 @@ impl Drop for Scene {
         report.push_str(&lines[lines.len().saturating_sub(80)..].join("\n"));
         eprintln!("{report}");
     }
-}
-
-/// Whether a condition has a status.
-pub fn holds(status: &ReleasePlanStatus, type_: &str, value: &str) -> bool {
-    status
-        .conditions
-        .iter()
-        .any(|c| c.type_ == type_ && c.status == value)
-}
-
-/// A condition's message.
-pub fn message(status: &ReleasePlanStatus, type_: &str) -> String {
-    let condition = status.conditions.iter().find(|c| c.type_ == type_);
-    condition.map(|c| c.message.clone()).unwrap_or_default()
-}
-
-pub fn image_of(deployment: &Deployment) -> String {
-    let spec = deployment
-        .spec
-        .as_ref()
-        .unwrap()
-        .template
-        .spec
-        .as_ref()
-        .unwrap();
-    spec.containers[0].image.clone().unwrap()
-}
-
-/// A Deployment of one container `app`.
-pub fn deployment(name: &str, image: &str, replicas: u8) -> String {
-    format!(
-        "apiVersion: apps/v1
-kind: Deployment
-metadata: {{name: {name}}}
-spec:
-  replicas: {replicas}
-  selector: {{matchLabels: {{app: {name}}}}}
-  template:
-    metadata: {{labels: {{app: {name}}}}}
-    spec:
-      containers:
-      - name: app
-        image: {image}
-        env:
-        - {{name: LOG, value: info}}
-"
-    )
-}
-
-/// A plan that says an image for container `app` of each component.
-pub fn plan(name: &str, components: &[(&str, &str)], rest: &str) -> String {
-    let components: String = components
-        .iter()
-        .map(|(workload, image)| {
-            format!(
-                "  - workload: {{kind: Deployment, name: {workload}}}
-    template: {{spec: {{containers: [{{name: app, image: \"{image}\"}}]}}}}
-"
-            )
-        })
-        .collect();
-    format!(
-        "apiVersion: belay.dev/v1alpha1
-kind: ReleasePlan
-metadata: {{name: {name}}}
-spec:
-  components:
-{components}{rest}"
-    )
-}
-
-/// A plan that follows its workloads.
-pub fn following(name: &str, workloads: &[&str], rest: &str) -> String {
-    let components: String = workloads
-        .iter()
-        .map(|workload| format!("  - workload: {{kind: Deployment, name: {workload}}}\n"))
-        .collect();
-    format!(
-        "apiVersion: belay.dev/v1alpha1
-kind: ReleasePlan
-metadata: {{name: {name}}}
-spec:
-  components:
-{components}{rest}"
-    )
 }

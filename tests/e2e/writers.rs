@@ -148,7 +148,7 @@ async fn do_03_a_workload_paused_on_the_way_back_is_not_stuck_for_good() {
         .await;
     let status = scene.because("shop", Reason::RollbackStalled).await;
     assert!(
-        message(&status, "Stalled").contains("resume it"),
+        message(&status, "Stalled").contains("rollout resume"),
         "{}",
         message(&status, "Stalled")
     );

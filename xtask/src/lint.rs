@@ -82,7 +82,7 @@ fn advisories() -> Result<(), Error> {
         ui::say("SKIPPED: the advisory database cannot be reached from here");
         return Ok(());
     }
-    cargo::run(deny()?.args(["check", "--disable-fetch", "advisories"]))
+    cargo::run(deny()?.args(["--offline", "check", "advisories"]))
 }
 
 fn deny() -> Result<Command, Error> {

@@ -292,6 +292,16 @@ impl Deployment {
         self.edit(&path, json!(image));
     }
 
+    /// Somebody else's arguments for the container.
+    pub(super) fn set_args(&mut self, args: &[&str]) {
+        let path = ["f:spec", "f:containers", r#"k:{"name":"app"}"#, "f:args"];
+        self.edit(&path, json!(args));
+    }
+
+    pub(super) fn args(&self) -> Option<&Value> {
+        self.template["spec"]["containers"][0].get("args")
+    }
+
     /// `kubectl rollout restart`.
     pub(super) fn restart(&mut self, at: &str) {
         self.edit(
@@ -332,6 +342,7 @@ impl Deployment {
                 remove(&mut self.template, path.elements());
             }
         }
+        drop_empty(&mut self.template);
         self.ours = set;
         if self.template != before.template {
             self.changed();
@@ -393,6 +404,19 @@ fn tree(value: &Value, name: &str) -> Value {
             Value::Object(tree_of)
         }
         _ => json!({}),
+    }
+}
+
+/// The API server stores nothing for an empty list, although an apply of one
+/// owns the field.
+fn drop_empty(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|_, value| value.as_array().is_none_or(|items| !items.is_empty()));
+            fields.values_mut().for_each(drop_empty);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_empty),
+        _ => {}
     }
 }
 

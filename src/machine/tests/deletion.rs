@@ -91,7 +91,10 @@ fn the_status_says_what_a_deletion_waits_for() {
     sim.run(700);
     let (_, reason, message) = sim.condition(ConditionType::Stalled);
     assert_eq!(reason, "RollbackStalled");
-    assert!(message.contains("deletionPolicy to Keep"), "{message}");
+    assert!(
+        message.contains(r#"{"deletionPolicy":"Keep"}"#),
+        "{message}"
+    );
     sim.edit(|spec| spec["deletionPolicy"] = json!("Keep"));
     sim.rest();
     nothing_is_left(&sim);

@@ -55,6 +55,17 @@ fn a_frozen_release_goes_back_when_aborted() {
 }
 
 #[test]
+fn a_frozen_release_goes_back_with_its_content_also_while_paused() {
+    let (mut sim, _) = frozen();
+    sim.edit(|spec| spec["paused"] = json!(true));
+    sim.want("cart", "cart:1");
+    sim.want("web", "web:1");
+    sim.run_until("the end", |sim| sim.ready());
+    assert_eq!((sim.image("cart"), sim.image("web")), ("cart:1", "web:1"));
+    assert_eq!(sim.status.refused, []);
+}
+
+#[test]
 fn a_frozen_release_is_tried_again_with_fresh_clocks() {
     let (mut sim, target) = frozen();
     sim.edit(|spec| spec["progressDeadline"] = json!("30s"));

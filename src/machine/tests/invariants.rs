@@ -5,7 +5,7 @@ use crate::{
     api::{Cause, ConditionType, ReleasePlanStatus, Stage},
     fields::{canon, project},
     machine::{Action, Decision, TemplateWrite, World, context::is_complete},
-    plan::Target,
+    plan::{Target, abortable, is_lost, retryable, undoable},
     revision::{Frozen, Revision},
 };
 
@@ -17,6 +17,36 @@ pub(super) fn check(sim: &Sim, world: &World, decision: &Decision) {
     refused_content_is_not_released(sim, decision);
     failures_lead_to_what_was_proven(sim, decision);
     memory_is_bounded(decision);
+    orders_in_messages_can_be_pasted(decision);
+}
+
+/// Each order that a message names is a whole command, and one that admission
+/// would let through.
+fn orders_in_messages_can_be_pasted(decision: &Decision) {
+    let status = &decision.status;
+    let message = status.conditions.iter().find(|c| c.type_ == "Ready");
+    let message = message.map_or("", |condition| condition.message.as_str());
+    let mut rest = message;
+    while let Some((before, after)) = rest.split_once(" belay.dev/") {
+        let (order, tail) = after.split_once(' ').expect(message);
+        let (verb, revision) = order.split_once('=').expect(message);
+        let whole = before.ends_with("kubectl annotate relplan shop -n prod")
+            && (tail.starts_with("--overwrite") || tail.starts_with("belay.dev/"));
+        assert!(whole || before.is_empty(), "{message}");
+        let stable = status.stable_revision.as_deref() == Some(revision);
+        let takes = match verb {
+            "abort" => abortable(status) == Some(revision),
+            "undo" => stable || is_lost(status) || undoable(status).contains(&revision),
+            "retry" => retryable(status).contains(&revision),
+            _ => false,
+        };
+        assert!(takes, "{verb} of {revision} is not taken: {message}");
+        // The next order of the same command.
+        rest = &after[order.len()..];
+        if rest.starts_with(" --overwrite") {
+            rest = &rest[" --overwrite".len()..];
+        }
+    }
 }
 
 fn failures_lead_to_what_was_proven(sim: &Sim, decision: &Decision) {
@@ -121,7 +151,8 @@ fn stable_means_proven(sim: &Sim, world: &World, decision: &Decision) {
         );
         return;
     };
-    if sim.status.proven_revision.as_ref() == Some(name) {
+    let told = sim.lost && before.is_none() && sim.revisions.contains_key(name);
+    if told || sim.status.proven_revision.as_ref() == Some(name) {
         return;
     }
     let stable = revision(sim, decision, name).expect("a stable revision that is not stored");
@@ -190,6 +221,11 @@ fn writes_follow_a_record(sim: &Sim, decision: &Decision) {
 }
 
 fn was_moved(sim: &Sim, target: &Target) -> bool {
+    let failure = sim.status.release.as_ref().and_then(|r| r.failure.as_ref());
+    if failure.is_some_and(|failure| failure.cause == Cause::StatusLost) {
+        // A person named the revision that all of it goes to.
+        return true;
+    }
     let find = |name: &String| sim.revisions.get(name)?.data.of(target);
     let stable = sim.status.stable_revision.as_ref().and_then(find);
     if stable.is_some_and(|stable| stable.partial_digest.is_some()) {

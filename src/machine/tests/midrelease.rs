@@ -273,6 +273,21 @@ fn a_release_that_breaks_while_paused_goes_back() {
     assert_eq!(sim.image("cart"), "cart:1");
 }
 
+/// Going back is not forward motion: a pause does not hold it.
+#[test]
+fn stable_content_that_comes_back_while_paused_is_reverted() {
+    let mut sim = two();
+    sim.want("cart", "cart:2-unready");
+    sim.run_until("the write", |sim| sim.writes_on("cart") > 0);
+    sim.edit(|spec| spec["paused"] = json!(true));
+    sim.run(5);
+    sim.want("cart", "cart:1");
+    sim.run_until("the end", |sim| sim.ready());
+    assert_eq!(sim.image("cart"), "cart:1");
+    assert_eq!(sim.results().last(), Some(&ReleaseResult::Reverted));
+    assert_eq!(sim.status.refused, []);
+}
+
 #[test]
 fn a_workload_paused_by_its_user_is_a_hold() {
     let mut sim = two();

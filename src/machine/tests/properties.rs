@@ -36,6 +36,10 @@ enum Event {
     Want(usize, usize),
     /// The plan wants a variable of a component, or none.
     Variable(usize, Option<bool>),
+    /// The plan takes the arguments of a component away, or says nothing of them.
+    Empty(usize, bool),
+    /// Somebody sets arguments on a Deployment.
+    Fill(usize),
     /// Somebody sets an image on a Deployment.
     SetImage(usize, usize),
     /// Somebody edits the ConfigMap, or deletes it.
@@ -68,6 +72,8 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (0..2_usize, 0..IMAGES.len()).prop_map(|(n, i)| Event::Want(n, i)),
         2 => (0..2_usize, any::<Option<bool>>()).prop_map(|(n, v)| Event::Variable(n, v)),
+        1 => (0..2_usize, any::<bool>()).prop_map(|(n, e)| Event::Empty(n, e)),
+        1 => name.clone().prop_map(Event::Fill),
         3 => (name.clone(), 0..IMAGES.len() - 1).prop_map(|(n, i)| Event::SetImage(n, i)),
         4 => (0..2_usize, prop::option::weighted(0.8, 0..4_u8)).prop_map(|(n, t)| Event::Configure(n, t)),
         1 => any::<bool>().prop_map(Event::Unreadable),
@@ -122,6 +128,16 @@ fn happen(sim: &mut Sim, event: &Event) {
                 None => drop(container.as_object_mut().unwrap().remove("env")),
             }
         }),
+        Event::Empty(n, empty) => sim.edit(|spec| {
+            let container = &mut spec["components"][*n]["template"]["spec"]["containers"][0];
+            let container = container.as_object_mut().unwrap();
+            if *empty {
+                container.insert("args".to_owned(), json!([]));
+            } else {
+                container.remove("args");
+            }
+        }),
+        Event::Fill(n) => on(sim, *n, |deployment| deployment.set_args(&["-x"])),
         Event::SetImage(n, i) => {
             let image = format!("{}:{}", NAMES[*n], IMAGES[*i]);
             on(sim, *n, |deployment| deployment.set_image(&image));
@@ -267,6 +283,48 @@ proptest! {
         sim.run(5);
         prop_assert!(sim.gone);
         prop_assert!(sim.deployments.values().all(|d| !d.marked()));
+    }
+
+    /// Restored from a backup, or wiped by somebody: what was stable is told
+    /// from the revisions or by a person, and good content is released again.
+    #[test]
+    fn a_status_that_is_lost_at_any_moment_is_made_again(
+        before in prop::collection::vec(event(), 1..8),
+        after in prop::collection::vec(event(), 0..5),
+        choice in any::<prop::sample::Index>(),
+    ) {
+        let mut sim = start();
+        for event in &before {
+            happen(&mut sim, event);
+        }
+        sim.lose_status();
+        for event in &after {
+            happen(&mut sim, event);
+        }
+        heal(&mut sim);
+        sim.run(1000);
+        if sim.reason() == "StatusLost" {
+            prop_assert!(sim.stalled());
+            let kept: Vec<_> = sim.revisions.keys().cloned().collect();
+            sim.facts.undo = Some(choice.get(&kept).clone());
+            sim.dirty = true;
+            sim.run(1000);
+        }
+        if sim.status.release.is_some() && sim.status.components.len() != NAMES.len() {
+            sim.facts.undo.clone_from(&sim.status.stable_revision);
+            sim.dirty = true;
+            sim.run(100);
+        }
+        sim.want("db", "db:9");
+        sim.want("cart", "cart:9");
+        on(&mut sim, 2, |web| web.set_image("web:9"));
+        sim.run(300);
+        prop_assert!(sim.ready(), "good content is released in the end: {:#?}", sim.status);
+        sim.delete();
+        sim.run(5);
+        prop_assert!(sim.gone);
+        prop_assert!(sim.deployments.values().all(|d| !d.marked()));
+        prop_assert!(sim.revisions.is_empty());
     }
 
     #[test]

@@ -74,6 +74,9 @@ pub(super) struct Sim {
     pub(super) passes: usize,
     /// Whether every decision is held to the invariants.
     pub(super) checked: bool,
+    /// Whether the status was lost: what was proven is then told from the
+    /// revisions, or by a person.
+    pub(super) lost: bool,
 }
 
 impl Sim {
@@ -86,6 +89,7 @@ impl Sim {
             spec,
             facts: PlanFacts {
                 name: "shop".to_owned(),
+                namespace: "prod".to_owned(),
                 uid: "plan-uid".to_owned(),
                 generation: 1,
                 release_generation: Some(1),
@@ -117,6 +121,7 @@ impl Sim {
             wake_at: None,
             passes: 0,
             checked: false,
+            lost: false,
         }
     }
 
@@ -168,6 +173,13 @@ impl Sim {
 
     pub(super) fn image(&self, name: &str) -> &str {
         self.deployments[name].image()
+    }
+
+    /// Takes the status away, as a restored backup does.
+    pub(super) fn lose_status(&mut self) {
+        self.status = ReleasePlanStatus::default();
+        self.lost = true;
+        self.dirty = true;
     }
 
     pub(super) fn delete(&mut self) {

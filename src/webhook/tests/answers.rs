@@ -143,6 +143,7 @@ async fn reviews_are_counted_by_their_answer() {
     let router = router(Webhook::new(
         Arc::<Cluster>::default(),
         metrics.clone(),
+        clock(),
         None,
     ));
     ask(&router, MUTATE, &create(&plan())).await;

@@ -1,6 +1,7 @@
 //! What `/validate` finds out from the cluster.
 
 use super::*;
+use crate::fields::FieldSet;
 
 fn cluster() -> Cluster {
     Cluster::with(&[("cart", &["app", "proxy"]), ("db", &["db"])])
@@ -170,4 +171,52 @@ async fn wv_07_a_workload_that_another_plan_holds_is_a_warning_with_its_name() {
     let warning =
         "deployment cart belongs to ReleasePlan market: this plan does nothing until it lets go";
     assert_eq!(answer.warnings()[0], warning);
+}
+
+/// A plan that gives arguments of its own, on a workload that has others.
+fn arguments() -> (Cluster, Value) {
+    let mut cluster = cluster();
+    let container = |args: Value| json!({"spec": {"containers": [{"name": "app", "args": args}]}});
+    cluster.workloads[0].1.template = container(json!(["-v", "--port=80"]));
+    cluster.merged = Merged {
+        template: container(json!(["-q"])),
+        owned: FieldSet::parse(&json!({"f:spec": {"f:containers": {
+            r#"k:{"name":"app"}"#: {".": {}, "f:name": {}, "f:args": {}},
+        }}}))
+        .unwrap(),
+    };
+    let mut plan = plan();
+    plan["spec"]["components"][0]["template"] = container(json!(["-q"]));
+    (cluster, plan)
+}
+
+#[tokio::test]
+async fn a_list_that_is_replaced_whole_is_a_warning_with_both_values() {
+    let (cluster, plan) = arguments();
+    let cluster = Arc::new(cluster);
+    let answer = validate(&cluster, &create(&plan)).await;
+    answer.accepted();
+    assert_eq!(
+        answer.warnings().join(" "),
+        r#"spec.containers[name="app"].args of deployment cart is replaced whole, not merged: ["-v","--port=80"] becomes ["-q"]"#
+    );
+}
+
+#[tokio::test]
+async fn a_list_that_the_plan_has_taken_over_is_not_warned_of_again() {
+    let (mut cluster, plan) = arguments();
+    let old = stored(&plan).await;
+    let mut new = old.clone();
+    new["spec"]["components"][0]["template"]["spec"]["containers"][0]["image"] = json!("cart:3");
+    // Not owned yet, but told when it was admitted.
+    let answer = validate(&Arc::new(cluster), &update(&old, &new)).await;
+    answer.accepted();
+    assert_eq!(answer.warnings(), [""; 0]);
+    (cluster, _) = arguments();
+    cluster.workloads[0].1.owned = cluster.merged.owned.clone();
+    let cluster = Arc::new(cluster);
+    let answer = validate(&cluster, &create(&plan)).await;
+    answer.accepted();
+    assert_eq!(answer.warnings(), [""; 0]);
+    assert_eq!(cluster.asked(), (2, 1));
 }

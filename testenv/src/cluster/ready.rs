@@ -60,11 +60,30 @@ where
     })
 }
 
-/// Waits until the API server is ready, the node is there and takes pods, and
-/// the controllers run. `check` tells when a process has ended meanwhile.
+/// Waits until the API server is ready. `check` tells when a process has ended
+/// meanwhile.
+pub(super) async fn healthy(
+    kubeconfig: &Path,
+    check: impl Fn() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let ready = async |client: &Client| readyz(client).await.map(|()| None);
+    wait_for("a ready API server", kubeconfig, check, ready).await
+}
+
+/// Waits until the node is there and takes pods, and the controllers run.
+/// `check` tells when a process has ended meanwhile.
 pub(super) async fn usable(
     kubeconfig: &Path,
     check: impl Fn() -> Result<(), Error>,
+) -> Result<(), Error> {
+    wait_for("a usable cluster", kubeconfig, check, lacking).await
+}
+
+async fn wait_for(
+    what: &str,
+    kubeconfig: &Path,
+    check: impl Fn() -> Result<(), Error>,
+    lacking: impl AsyncFn(&Client) -> Result<Option<String>, kube::Error>,
 ) -> Result<(), Error> {
     let client = client_for(kubeconfig).await?;
     let deadline = Instant::now() + USABLE;
@@ -78,7 +97,7 @@ pub(super) async fn usable(
         };
         if Instant::now() >= deadline {
             return Err(Error::Deadline {
-                what: "a usable cluster".to_owned(),
+                what: what.to_owned(),
                 after: USABLE,
                 detail: lacking,
             });
@@ -87,13 +106,15 @@ pub(super) async fn usable(
     }
 }
 
-/// What is not there yet.
-async fn lacking(client: &Client) -> Result<Option<String>, kube::Error> {
+async fn readyz(client: &Client) -> Result<(), kube::Error> {
     let request = http::Request::get("/readyz")
         .body(Vec::new())
         .map_err(kube::Error::HttpError)?;
-    client.request_text(request).await?;
+    client.request_text(request).await.map(drop)
+}
 
+/// What is not there yet.
+async fn lacking(client: &Client) -> Result<Option<String>, kube::Error> {
     let nodes: Api<Node> = Api::all(client.clone());
     let Some(node) = nodes.get_opt(NODE).await? else {
         nodes.create(&PostParams::default(), &node()).await?;

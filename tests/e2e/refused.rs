@@ -1,77 +1,58 @@
-//! Hostile cases of content that was refused.
+//! Content that was refused stays refused, whatever comes between.
 
-use belay::api::{Reason, ReleaseResult};
+use belay::api::{Reason, ReleasePlanStatus, ReleaseResult};
 
-use crate::{
-    breaking::{rested, sane, why},
-    support::{Scene, following, image_of, plan},
-};
+use crate::support::{Scene, following, image_of, why};
+
+/// How many releases of a plan were rolled back.
+fn rollbacks(status: &ReleasePlanStatus) -> usize {
+    let back = |result: &&ReleaseResult| **result == ReleaseResult::RolledBack;
+    let results: Vec<_> = status.history.iter().map(|r| r.result).collect();
+    results.iter().filter(back).count()
+}
 
 /// Bad content from the first moment; then somebody restarts the rollout, which
 /// the README calls harmless.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_after_the_very_first_release_was_rolled_back_is_harmless() {
-    let scene = Scene::new("break-first-bad").await;
+    let scene = Scene::new("refused-first-bad").await;
     scene.deployment("cart", "shop/cart:1", 1).await;
-    scene
-        .apply(&plan("shop", &[("cart", "shop/cart:2-pullerror")], ""))
-        .await;
+    scene.shop(&[("cart", "shop/cart:2-pullerror")], "").await;
     scene.because("shop", Reason::RolledBack).await;
     scene
         .kubectl(&["rollout", "restart", "deployment", "cart"])
         .await;
-    let end = rested(&scene, "shop").await;
+    let end = scene.at_rest("shop").await;
     assert!(
         end.refused[0].spec.is_some(),
         "the content of the spec is refused: {:?}",
         end.refused
     );
     assert!(why(&end).starts_with("RolledBack"), "{}", why(&end));
-    assert_eq!(
-        end.history
-            .iter()
-            .filter(|r| r.result == ReleaseResult::RolledBack)
-            .count(),
-        1,
-        "{:#?}",
-        end.history
-    );
+    assert_eq!(rollbacks(&end), 1, "{:#?}", end.history);
     assert_eq!(scene.image("cart").await, "shop/cart:1");
-    sane(&scene).await;
+    scene.assert_calm().await;
 }
 
 /// The same for a component that joined with bad content.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_after_a_component_joined_with_bad_content_is_harmless() {
-    let scene = Scene::new("break-joined-bad").await;
-    scene.deployment("cart", "shop/cart:1", 1).await;
+    let scene = Scene::new("refused-joined-bad").await;
     scene.deployment("web", "shop/web:1", 1).await;
+    scene.stable(&[("cart", "shop/cart:1")], "").await;
     scene
-        .apply(&plan("shop", &[("cart", "shop/cart:1")], ""))
-        .await;
-    scene.ready("shop").await;
-    scene
-        .apply(&plan(
-            "shop",
+        .shop(
             &[("cart", "shop/cart:1"), ("web", "shop/web:2-pullerror")],
             "",
-        ))
+        )
         .await;
     scene.because("shop", Reason::RolledBack).await;
     scene
         .kubectl(&["rollout", "restart", "deployment", "web"])
         .await;
-    let end = rested(&scene, "shop").await;
+    let end = scene.at_rest("shop").await;
     assert!(why(&end).starts_with("RolledBack"), "{}", why(&end));
-    assert_eq!(
-        end.history
-            .iter()
-            .filter(|r| r.result == ReleaseResult::RolledBack)
-            .count(),
-        1,
-        "{:#?}",
-        end.history
-    );
+    assert_eq!(rollbacks(&end), 1, "{:#?}", end.history);
     assert!(
         scene
             .template("web")
@@ -80,62 +61,46 @@ async fn a_restart_after_a_component_joined_with_bad_content_is_harmless() {
             .contains("restartedAt")
     );
     assert_eq!(scene.image("web").await, "shop/web:1");
-    sane(&scene).await;
+    scene.assert_calm().await;
 }
 
 /// The same with a value that is changed instead of added.
 #[tokio::test(flavor = "multi_thread")]
 async fn surroundings_of_a_component_that_joined_with_bad_content_are_the_users() {
-    let scene = Scene::new("break-joined-env").await;
-    scene.deployment("cart", "shop/cart:1", 1).await;
+    let scene = Scene::new("refused-joined-env").await;
     scene.deployment("web", "shop/web:1", 1).await;
+    scene.stable(&[("cart", "shop/cart:1")], "").await;
     scene
-        .apply(&plan("shop", &[("cart", "shop/cart:1")], ""))
-        .await;
-    scene.ready("shop").await;
-    scene
-        .apply(&plan(
-            "shop",
+        .shop(
             &[("cart", "shop/cart:1"), ("web", "shop/web:2-pullerror")],
             "",
-        ))
+        )
         .await;
     scene.because("shop", Reason::RolledBack).await;
     let before = scene.writes_to_deployments().await.len();
     scene
         .kubectl(&["set", "env", "deployment", "web", "LOG=debug"])
         .await;
-    let end = rested(&scene, "shop").await;
+    let end = scene.at_rest("shop").await;
     assert!(why(&end).starts_with("RolledBack"), "{}", why(&end));
     let env = scene.template("web").await["spec"]["containers"][0]["env"].to_string();
     assert!(
         env.contains("debug"),
         "the user's own setting is undone: {env}"
     );
-    let after = scene.writes_to_deployments().await;
-    assert_eq!(
-        after.len(),
-        before,
-        "nothing of the plan changed: {:#?}",
-        &after[before..]
-    );
+    // Nothing of the plan changed.
+    scene.assert_no_deployment_written_since(before).await;
 }
 
 /// A followed component that was refused is known under its workload, not only
 /// under the name that it happens to have in the plan.
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_followed_content_stays_refused_when_the_component_is_renamed() {
-    let scene = Scene::new("break-renamed").await;
+    let scene = Scene::new("refused-renamed").await;
     scene.deployment("cart", "shop/cart:1", 1).await;
     scene.apply(&following("shop", &["cart"], "")).await;
     scene.ready("shop").await;
-    let bad = [
-        "set",
-        "image",
-        "deployment/cart",
-        "app=shop/cart:2-pullerror",
-    ];
-    scene.kubectl(&bad).await;
+    scene.set_image("cart", "shop/cart:2-pullerror").await;
     scene.because("shop", Reason::RolledBack).await;
     scene
         .apply(
@@ -143,9 +108,9 @@ async fn refused_followed_content_stays_refused_when_the_component_is_renamed() 
                 .replace("  - workload", "  - name: other\n    workload"),
         )
         .await;
-    rested(&scene, "shop").await;
-    scene.kubectl(&bad).await;
-    let end = rested(&scene, "shop").await;
+    scene.at_rest("shop").await;
+    scene.set_image("cart", "shop/cart:2-pullerror").await;
+    let end = scene.at_rest("shop").await;
     assert_eq!(end.history.len(), 1, "{:#?}", end.history);
     assert_eq!(scene.image("cart").await, "shop/cart:1");
 }
@@ -154,28 +119,16 @@ async fn refused_followed_content_stays_refused_when_the_component_is_renamed() 
 /// in mid-release.
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_followed_content_that_comes_in_mid_release_is_not_tried_again() {
-    let scene = Scene::new("break-refused-mid").await;
+    let scene = Scene::new("refused-mid").await;
     scene.deployment("cart", "shop/cart:1", 1).await;
     scene.apply(&following("shop", &["cart"], "")).await;
     scene.ready("shop").await;
-    let set = |tag: &str| {
-        [
-            "set".to_owned(),
-            "image".to_owned(),
-            "deployment/cart".to_owned(),
-            format!("app=shop/cart:{tag}"),
-        ]
-    };
-    let args = set("2-pullerror");
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    scene.kubectl(&args).await;
+    scene.set_image("cart", "shop/cart:2-pullerror").await;
     let first = scene.because("shop", Reason::RolledBack).await;
     let refused = first.refused.last().unwrap().revision.clone();
-    let slow = set("3-slow");
-    let slow: Vec<&str> = slow.iter().map(String::as_str).collect();
-    scene.kubectl(&slow).await;
+    scene.set_image("cart", "shop/cart:3-slow").await;
     scene.because("shop", Reason::Promoting).await;
-    scene.kubectl(&args).await;
+    scene.set_image("cart", "shop/cart:2-pullerror").await;
     scene
         .deployment_until("cart", "goes back", |d| image_of(d) == "shop/cart:1")
         .await;
@@ -194,4 +147,56 @@ async fn refused_followed_content_that_comes_in_mid_release_is_not_tried_again()
         .count();
     assert_eq!(tries, 1, "{:#?}", end.history);
     assert_eq!(scene.image("cart").await, "shop/cart:1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_in_mid_release_of_something_else_is_refused_and_changes_nothing() {
+    let scene = Scene::new("refused-retry").await;
+    scene.stable(&[("cart", "shop/cart:1")], "").await;
+    for retry in ["", "a/b", "../x", "shop-0000000000"] {
+        let out = scene
+            .kubectl_raw(&[
+                "annotate",
+                "--overwrite",
+                "relplan",
+                "shop",
+                &format!("belay.dev/retry={retry}"),
+            ])
+            .await;
+        assert!(!out.success(), "{retry:?} is admitted");
+    }
+    scene.shop(&[("cart", "shop/cart:2-pullerror")], "").await;
+    let refused = scene.because("shop", Reason::RolledBack).await.refused[0]
+        .revision
+        .clone();
+    scene.shop(&[("cart", "shop/cart:3-slow")], "").await;
+    scene.because("shop", Reason::Promoting).await;
+    let out = scene
+        .kubectl_raw(&[
+            "annotate",
+            "relplan",
+            "shop",
+            &format!("belay.dev/retry={refused}"),
+        ])
+        .await;
+    assert!(
+        !out.success() && out.stderr.contains("no longer what the plan asks for"),
+        "{}",
+        out.stderr
+    );
+    scene.ready("shop").await;
+    assert_eq!(scene.image("cart").await, "shop/cart:3-slow");
+    scene.assert_calm().await;
+    let annotations = scene
+        .plans()
+        .get("shop")
+        .await
+        .unwrap()
+        .metadata
+        .annotations
+        .unwrap();
+    assert!(
+        !annotations.contains_key("belay.dev/retry"),
+        "{annotations:?}"
+    );
 }

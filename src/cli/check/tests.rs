@@ -1,0 +1,407 @@
+//! What the doctor says to which facts.
+
+use expect_test::expect_file;
+use k8s_openapi::{
+    ByteString,
+    api::apps::v1::{Deployment, DeploymentStatus},
+    jiff::{SignedDuration, Timestamp},
+};
+use kube::core::PartialObjectMeta;
+use serde_json::{Value, json};
+
+use super::{
+    facts::{Before, Facts, Hooks, Other, Owners, Reply, Served, Silence},
+    judge::{judge, judge_before},
+    report::{Level, Report},
+    rights::{Right, to_install},
+};
+use crate::{
+    api::crd,
+    certs::issue::{Lifetimes, issue},
+    cli::Exit,
+};
+
+fn now() -> Timestamp {
+    "2026-11-29T12:00:00Z".parse().unwrap()
+}
+
+fn forbidden(what: &str) -> Silence {
+    Silence::Forbidden(format!("{what} is forbidden"))
+}
+
+fn stored_crd() -> Value {
+    let mut stored = serde_json::to_value(crd()).unwrap();
+    stored["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
+    stored
+}
+
+fn hooks(ca: &str) -> Hooks {
+    Hooks {
+        trusted: vec![ByteString(ca.as_bytes().to_vec())],
+        service: Some("belay-system".into()),
+    }
+}
+
+fn reply(code: u16, body: Value, warning: &str) -> Reply {
+    let warnings = vec![warning.to_owned()];
+    Reply {
+        code,
+        body,
+        warnings,
+    }
+}
+
+fn plan(name: &str, workloads: &[&str]) -> Value {
+    let components: Vec<Value> = workloads
+        .iter()
+        .map(|name| json!({"workload": {"kind": "Deployment", "name": name}}))
+        .collect();
+    json!({"metadata": {"name": name, "namespace": "shop"}, "spec": {"components": components}})
+}
+
+fn live(name: &str, more: &Value) -> PartialObjectMeta<Deployment> {
+    let mut metadata = json!({"name": name, "namespace": "shop"});
+    for (field, value) in more.as_object().unwrap() {
+        metadata[field] = value.clone();
+    }
+    serde_json::from_value(json!({"metadata": metadata})).unwrap()
+}
+
+fn owners(plans: &[Value], deployments: &[PartialObjectMeta<Deployment>]) -> Owners {
+    let plans = plans.iter().cloned();
+    Owners {
+        plans: plans.map(|p| serde_json::from_value(p).unwrap()).collect(),
+        deployments: deployments.to_vec(),
+        others: Vec::new(),
+    }
+}
+
+/// A cluster in which nothing is wrong.
+fn healthy() -> Facts {
+    let names = ["belay.belay-system.svc".to_owned()];
+    let credentials = issue(&names, Lifetimes::default(), now()).unwrap();
+    let status = DeploymentStatus {
+        available_replicas: Some(1),
+        ..DeploymentStatus::default()
+    };
+    Facts {
+        now: now(),
+        namespace: Some("shop".into()),
+        operator: "belay-system".into(),
+        version: "v1.37.2".into(),
+        crd: Ok(Some(stored_crd())),
+        mutating: Ok(Some(hooks(&credentials.ca))),
+        validating: Ok(Some(hooks(&credentials.ca))),
+        accepted: Ok(reply(
+            201,
+            json!({"metadata": {"annotations": {"belay.dev/release-generation": "1"}}}),
+            "299 - \"deployment belay-check-no-such-deployment does not exist yet\"",
+        )),
+        refused: Ok(reply(
+            422,
+            json!({"message": "admission webhook \"mutate.releaseplans.belay.dev\" denied the request: spec.bakeTime: must be at most 168h (7 days), is 169h"}),
+            "",
+        )),
+        operator_lacks: Ok(Vec::new()),
+        caller_lacks: Ok(Vec::new()),
+        deployment: Ok(Some(Deployment {
+            status: Some(status),
+            ..Deployment::default()
+        })),
+        leaf: Ok(Some(credentials.certificate)),
+        lease: Ok(None),
+        owners: Ok(owners(
+            &[plan("shop", &["cart", "web"])],
+            &[live("cart", &json!({})), live("web", &json!({}))],
+        )),
+    }
+}
+
+fn text(report: &Report) -> String {
+    anstream::adapter::strip_str(&report.text()).to_string()
+}
+
+/// The one line that is not well.
+fn only_fault(facts: &Facts) -> (Level, String) {
+    let report = judge(facts);
+    let mut faults = report.findings.iter().filter(|f| f.level != Level::Ok);
+    let fault = faults.next().unwrap_or_else(|| panic!("{}", text(&report)));
+    assert_eq!(faults.next(), None, "{}", text(&report));
+    let said = format!(
+        "{}: {} <- {} -> {}",
+        fault.check,
+        fault.message,
+        fault.cause.as_deref().unwrap(),
+        fault.cure.as_deref().unwrap()
+    );
+    (fault.level, said)
+}
+
+#[test]
+fn a_healthy_cluster_is_told_line_by_line() {
+    let report = judge(&healthy());
+    expect_file!["tests/healthy.txt"].assert_eq(&text(&report));
+    assert_eq!(report.exit(), Exit::Done);
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(
+        json["findings"][0],
+        json!({"check": "server", "level": "OK", "message": "Kubernetes v1.37.2"})
+    );
+}
+
+#[test]
+fn a_broken_cluster_is_told_with_causes_and_cures() {
+    let mut facts = healthy();
+    facts.version = "v1.27.1".into();
+    facts.crd = Ok(None);
+    facts.deployment = Ok(Some(Deployment::default()));
+    facts.operator_lacks = Ok(vec![
+        Right::on("list", "", "pods", ""),
+        Right::on("watch", "", "pods", ""),
+        Right::on("patch", "belay.dev", "releaseplans/status", ""),
+        Right::on("get", "", "secrets", "belay-system"),
+    ]);
+    facts.validating = Ok(None);
+    facts.now += SignedDuration::from_hours(24 * 366);
+    facts.refused = Ok(reply(201, json!({}), ""));
+    facts.lease = Ok(Some((now(), 15)));
+    facts.caller_lacks = Ok(super::rights::of_people("shop"));
+    let mut all = owners(
+        &[plan("shop", &["cart", "gone"]), plan("other", &["cart"])],
+        &[live("cart", &json!({}))],
+    );
+    all.others.push(Other {
+        what: "Flagger's Canary cart".into(),
+        namespace: "shop".into(),
+        deployment: "cart".into(),
+    });
+    facts.owners = Ok(all);
+    let report = judge(&facts);
+    expect_file!["tests/broken.txt"].assert_eq(&text(&report));
+    assert_eq!(report.exit(), Exit::Failed);
+    for finding in report.findings.iter().filter(|f| f.level != Level::Ok) {
+        assert!(
+            finding.cause.is_some() && finding.cure.is_some(),
+            "{finding:?}"
+        );
+    }
+}
+
+/// Nothing that the caller may not see is called a failure.
+#[test]
+fn what_cannot_be_seen_is_a_warning() {
+    let mut facts = healthy();
+    facts.crd = Err(forbidden("customresourcedefinitions"));
+    facts.mutating = Err(forbidden("mutatingwebhookconfigurations"));
+    facts.validating = Err(forbidden("validatingwebhookconfigurations"));
+    facts.accepted = Ok(reply(
+        403,
+        json!({"message": "releaseplans is forbidden"}),
+        "",
+    ));
+    facts.operator_lacks = Err(forbidden("subjectaccessreviews"));
+    facts.deployment = Err(forbidden("deployments"));
+    facts.leaf = Err(forbidden("secrets"));
+    facts.lease = Err(Silence::Late);
+    facts.owners = Err(forbidden("releaseplans"));
+    let report = judge(&facts);
+    expect_file!["tests/unseen.txt"].assert_eq(&text(&report));
+    assert_eq!(report.exit(), Exit::Done);
+}
+
+#[test]
+fn a_crd_of_another_version_is_told_by_what_differs() {
+    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let mut facts = healthy();
+    let mut stored = stored_crd();
+    let fields = stored.pointer_mut(schema).unwrap().as_object_mut().unwrap();
+    fields.remove("bakeTime");
+    fields["revisionHistoryLimit"]["maximum"] = json!(20);
+    fields["paused"]["description"] = json!("other words for the same");
+    fields["retry"]["properties"]["maxRetries"]["minimum"] = json!(1);
+    facts.crd = Ok(Some(stored));
+    let (level, said) = only_fault(&facts);
+    assert_eq!(level, Level::Fail);
+    assert!(
+        said.contains("another version")
+            && said.contains(
+                "the schemas differ at spec.bakeTime, spec.revisionHistoryLimit.maximum ->"
+            ),
+        "{said}"
+    );
+    let mut stored = stored_crd();
+    stored["spec"]["versions"][0]["name"] = json!("v1");
+    facts.crd = Ok(Some(stored));
+    assert!(only_fault(&facts).1.contains("it does not serve v1alpha1"));
+    let mut stored = stored_crd();
+    stored["status"] = json!({});
+    facts.crd = Ok(Some(stored));
+    assert!(only_fault(&facts).1.contains("not established"));
+}
+
+#[test]
+fn a_webhook_that_cannot_be_called_is_told_by_its_cause() {
+    for (message, cause) in [
+        (
+            "dial tcp 10.0.0.1:443: connect: connection refused",
+            "no operator serves",
+        ),
+        (
+            "no endpoints available for service \"belay\"",
+            "no operator serves",
+        ),
+        (
+            "service \"belay\" not found",
+            "Service of the webhook is missing",
+        ),
+        (
+            "x509: certificate signed by unknown authority",
+            "does not trust",
+        ),
+        ("context deadline exceeded", "does not reach the webhook"),
+    ] {
+        let mut facts = healthy();
+        let text = format!(
+            "Internal error occurred: failed calling webhook \"mutate.releaseplans.belay.dev\": failed to call webhook: {message}"
+        );
+        facts.accepted = Ok(reply(500, json!({"message": text}), ""));
+        let (level, said) = only_fault(&facts);
+        assert_eq!(level, Level::Fail, "{said}");
+        assert!(said.contains(cause) && said.contains(message), "{said}");
+    }
+}
+
+#[test]
+fn each_webhook_has_to_leave_its_trace() {
+    let mut facts = healthy();
+    facts.accepted.as_mut().unwrap().warnings.clear();
+    assert!(
+        only_fault(&facts)
+            .1
+            .contains("the validating webhook is not asked")
+    );
+    facts.accepted.as_mut().unwrap().body = json!({});
+    assert!(
+        only_fault(&facts)
+            .1
+            .contains("the mutating webhook is not asked")
+    );
+    facts = healthy();
+    facts.refused = Ok(reply(422, json!({"message": "policy says no"}), ""));
+    assert!(only_fault(&facts).1.contains("422: policy says no"));
+    facts.refused = Err(Silence::Late);
+    assert!(only_fault(&facts).1.contains("no answer to a plan in time"));
+    facts.accepted = Ok(reply(
+        404,
+        json!({"message": "namespaces \"x\" not found"}),
+        "",
+    ));
+    assert_eq!(only_fault(&facts).0, Level::Warn);
+    facts.accepted = Ok(reply(404, json!({"message": "page not found"}), ""));
+    assert!(only_fault(&facts).1.contains("does not know ReleasePlans"));
+}
+
+#[test]
+fn certificates_are_told_before_they_end() {
+    let at = |days: i64| {
+        let mut facts = healthy();
+        facts.now += SignedDuration::from_hours(24 * days);
+        facts
+    };
+    assert_eq!(judge(&at(340)).exit(), Exit::Done);
+    let (level, said) = only_fault(&at(355));
+    assert_eq!(level, Level::Warn);
+    assert!(
+        said.contains("the server's certificate ends on 2027-11-29"),
+        "{said}"
+    );
+    let (level, said) = only_fault(&at(366));
+    assert_eq!(level, Level::Fail);
+    assert!(said.contains("ended on"), "{said}");
+    let (_, said) = only_fault(&at(-1));
+    assert!(said.contains("a clock is wrong"), "{said}");
+    let mut facts = healthy();
+    facts.mutating = Ok(Some(hooks("nonsense")));
+    assert!(
+        only_fault(&facts)
+            .1
+            .contains("the authority cannot be read")
+    );
+}
+
+#[test]
+fn a_lease_is_judged_by_its_age() {
+    let mut facts = healthy();
+    facts.lease = Ok(Some((now() - SignedDuration::from_secs(3), 15)));
+    assert!(text(&judge(&facts)).contains("OK    lease        renewed 3 s ago"));
+    facts.lease = Ok(Some((now() - SignedDuration::from_secs(60), 15)));
+    assert_eq!(only_fault(&facts).0, Level::Fail);
+}
+
+#[test]
+fn traces_of_other_tools_are_told() {
+    let with = |more: Value| {
+        let mut facts = healthy();
+        facts.owners = Ok(owners(&[plan("shop", &["cart"])], &[live("cart", &more)]));
+        facts
+    };
+    let managers =
+        json!({"managedFields": [{"manager": "kubectl"}, {"manager": "rollouts-controller"}]});
+    assert!(
+        only_fault(&with(managers))
+            .1
+            .contains("was written by Argo Rollouts")
+    );
+    let owned = json!({"ownerReferences": [
+        {"apiVersion": "flagger.app/v1beta1", "kind": "Canary", "name": "c", "uid": "u", "controller": true}
+    ]});
+    assert!(only_fault(&with(owned)).1.contains("belongs to Canary c"));
+    // An object of that name elsewhere is nobody's business.
+    let mut facts = with(json!({}));
+    facts.owners.as_mut().unwrap().others.push(Other {
+        what: "Argo's Rollout cart".into(),
+        namespace: "elsewhere".into(),
+        deployment: "cart".into(),
+    });
+    assert_eq!(judge(&facts), judge(&with(json!({}))));
+}
+
+fn before() -> Before {
+    Before {
+        version: "v1.37.2".into(),
+        crd: Ok(None),
+        lacks: Ok(Vec::new()),
+        resources: Ok(vec![Served {
+            group: "apps".into(),
+            kind: "Deployment".into(),
+            plural: "deployments".into(),
+            short_names: vec!["deploy".into()],
+        }]),
+    }
+}
+
+#[test]
+fn before_an_installation_the_way_is_clear_or_it_is_said_what_stands_in_it() {
+    let report = judge_before(&before());
+    expect_file!["tests/before.txt"].assert_eq(&text(&report));
+    assert_eq!(report.exit(), Exit::Done);
+    let mut facts = before();
+    facts.version = "v1.28.0".into();
+    facts.crd = Ok(Some(
+        json!({"spec": {"names": {"kind": "ReleasePlan"}, "versions": []}}),
+    ));
+    // Enough of them that not all are named.
+    facts.lacks = Ok(to_install("belay-system")[..14].to_vec());
+    facts.resources.as_mut().unwrap().push(Served {
+        group: "release.example.com".into(),
+        kind: "RelPlan".into(),
+        plural: "relplans".into(),
+        short_names: vec!["relplan".into()],
+    });
+    let report = judge_before(&facts);
+    expect_file!["tests/before-broken.txt"].assert_eq(&text(&report));
+    assert_eq!(report.exit(), Exit::Failed);
+    facts = before();
+    facts.crd = Ok(Some(stored_crd()));
+    assert!(text(&judge_before(&facts)).contains("this is an upgrade"));
+}

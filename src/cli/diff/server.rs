@@ -1,0 +1,301 @@
+//! Asks the API server what a plan would make of its workloads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::{StreamExt as _, stream};
+use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, ListParams},
+    core::ApiResource,
+};
+
+use super::{
+    model::{ComponentDiff, PlanDiff},
+    part,
+};
+use crate::{
+    api::{ReleasePlanStatus, Stage, StoredPlan},
+    cli::{
+        CliError, Session, list_all,
+        status::{Caller, workload},
+    },
+    cluster::{ApplyFailure, Snapshot, deployments, dry_run},
+    fields::Found,
+    machine::{self, DryRun},
+    plan::{ComponentPlan, Plan, Target},
+    revision::Revision,
+};
+
+/// Dry runs at a time.
+const AT_ONCE: usize = 8;
+/// Times that a workload is read again which changes meanwhile.
+const AGAIN: usize = 3;
+
+/// What came of a component.
+enum Outcome {
+    Same,
+    Differs(ComponentDiff),
+    Fault(String),
+}
+
+/// What the next release of a plan would change.
+pub(super) async fn diff(
+    session: &Session,
+    wanted: &StoredPlan,
+    from_file: bool,
+    caller: &Caller,
+) -> Result<PlanDiff, CliError> {
+    let client = &session.client;
+    let name = wanted.metadata.name.clone().unwrap_or_default();
+    let namespace = wanted.metadata.namespace.clone().unwrap_or_default();
+    let mut diff = PlanDiff {
+        namespace: namespace.clone(),
+        name: name.clone(),
+        notes: Vec::new(),
+        faults: Vec::new(),
+        components: Vec::new(),
+    };
+    let plan = match Plan::parse(&wanted.spec) {
+        Ok(plan) => plan,
+        Err(faults) => {
+            diff.faults = faults.as_slice().iter().map(ToString::to_string).collect();
+            return Ok(diff);
+        }
+    };
+    let stored = if from_file {
+        let api = Api::<StoredPlan>::namespaced(client.clone(), &namespace);
+        let read = api.get_opt(&name).await;
+        read.map_err(|error| CliError::api(format!("read releaseplan/{name}"), error))?
+    } else {
+        Some(wanted.clone())
+    };
+    let status = stored
+        .as_ref()
+        .and_then(|s| s.status.clone())
+        .unwrap_or_default();
+    diff.notes = notes(&plan, stored.as_ref(), &status, from_file);
+    let revisions = revisions(
+        client,
+        &namespace,
+        stored.as_ref(),
+        &status,
+        &mut diff.notes,
+    )
+    .await;
+    let live = live(client, &namespace, &plan).await?;
+    let tried = plan.components().iter().map(|component| {
+        let found = machine::found(&status, &revisions, &component.target);
+        let live = live.get(&component.target.name);
+        try_component(client, &namespace, component, live, found, caller)
+    });
+    let outcomes: Vec<Result<Outcome, CliError>> =
+        stream::iter(tried).buffered(AT_ONCE).collect().await;
+    for outcome in outcomes {
+        match outcome? {
+            Outcome::Same => {}
+            Outcome::Differs(component) => diff.components.push(component),
+            Outcome::Fault(text) => diff.faults.push(text),
+        }
+    }
+    Ok(diff)
+}
+
+/// What is to be known beside the differences.
+fn notes(
+    plan: &Plan,
+    stored: Option<&StoredPlan>,
+    status: &ReleasePlanStatus,
+    from_file: bool,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    if stored.is_none() {
+        notes.push(
+            "the plan is not in the cluster yet: what is live becomes its stable revision first"
+                .to_owned(),
+        );
+    }
+    let refused = status
+        .refused
+        .iter()
+        .rev()
+        .find(|r| r.spec.as_deref() == Some(plan.content()));
+    if let Some(refused) = refused {
+        notes.push(format!(
+            "this content is held and not released by itself: {} for {:?}: {}",
+            refused.revision, refused.cause, refused.message
+        ));
+    }
+    if let Some(release) = &status.release {
+        let what = match release.stage {
+            Stage::Restore => "a rollback is under way",
+            Stage::Stopped => "a release stopped where it is",
+            Stage::Settle | Stage::Promote | Stage::Bake => "a release is under way",
+        };
+        notes.push(format!(
+            "{what}, so what is compared with is not all stable"
+        ));
+    }
+    if plan.paused() {
+        notes.push("the plan is paused, so nothing of it would begin".to_owned());
+    }
+    if from_file && stored.is_some() {
+        let known = |c: &&ComponentPlan| {
+            let reference = c.target.to_ref();
+            !status
+                .components
+                .iter()
+                .any(|known| known.workload == reference)
+        };
+        for component in plan.components().iter().filter(known) {
+            notes.push(format!(
+                "component {} is new: it joins the stable revision as it is",
+                component.name
+            ));
+        }
+        let left = status.components.iter().filter(|known| {
+            !plan
+                .components()
+                .iter()
+                .any(|c| c.target.to_ref() == known.workload)
+        });
+        for component in left {
+            notes.push(format!(
+                "component {} leaves the plan: its values stay as they are",
+                component.name
+            ));
+        }
+    }
+    notes
+}
+
+/// The revisions that say what stood in the plan's fields before it took them.
+async fn revisions(
+    client: &Client,
+    namespace: &str,
+    stored: Option<&StoredPlan>,
+    status: &ReleasePlanStatus,
+    notes: &mut Vec<String>,
+) -> BTreeMap<String, Arc<Revision>> {
+    let mut found = BTreeMap::new();
+    let Some(uid) = stored.and_then(|stored| stored.metadata.uid.as_deref()) else {
+        return found;
+    };
+    let api = Api::<ControllerRevision>::namespaced(client.clone(), namespace);
+    let applied = status.release.iter().flat_map(|release| &release.applied);
+    for name in status.stable_revision.iter().chain(applied) {
+        let read = api.get_opt(name).await;
+        let revision = match read {
+            Ok(Some(object)) => Revision::from_object(&object, uid).map_err(|e| e.to_string()),
+            Ok(None) => Err(format!("controllerrevision {name} is gone")),
+            Err(error) => Err(format!("controllerrevision {name} cannot be read: {error}")),
+        };
+        match revision {
+            Ok(revision) => {
+                found.insert(name.clone(), Arc::new(revision));
+            }
+            Err(text) => notes.push(format!(
+                "{text}; fields that leave the template are shown with the values that they have"
+            )),
+        }
+    }
+    found
+}
+
+/// The workloads by name.
+async fn live(
+    client: &Client,
+    namespace: &str,
+    plan: &Plan,
+) -> Result<BTreeMap<String, DynamicObject>, CliError> {
+    let resource = ApiResource::erase::<Deployment>(&());
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
+    let mut params = ListParams::default();
+    if let [only] = plan.components() {
+        params = params.fields(&format!("metadata.name={}", only.target.name));
+    }
+    let listed = list_all(&api, params).await;
+    let listed = listed.map_err(|error| CliError::api("list deployments", error))?;
+    let named = listed
+        .into_iter()
+        .filter_map(|object| Some((object.metadata.name.clone()?, object)));
+    Ok(named.collect())
+}
+
+async fn try_component(
+    client: &Client,
+    namespace: &str,
+    component: &ComponentPlan,
+    live: Option<&DynamicObject>,
+    found: Found,
+    caller: &Caller,
+) -> Result<Outcome, CliError> {
+    let target = &component.target;
+    let Some(live) = live else {
+        return Ok(Outcome::Fault(format!(
+            "{}: {target} does not exist",
+            component.name
+        )));
+    };
+    // Of a followed component the plan says nothing that could differ.
+    let Some(partial) = &component.template else {
+        return Ok(Outcome::Same);
+    };
+    let ownership = |error| CliError::Form(format!("managedFields of {target}: {error}"));
+    let mut snapshot = Snapshot::of(live).map_err(ownership)?;
+    for _ in 0..AGAIN {
+        match dry_run(client, namespace, target, &snapshot, partial, &found).await {
+            Ok(DryRun::Merged { template, .. }) => {
+                return differs(component, target, &snapshot, &template);
+            }
+            Ok(DryRun::Mismatch(text) | DryRun::Refused(text) | DryRun::NotAvailable(text)) => {
+                return Ok(Outcome::Fault(format!("{}: {text}", component.name)));
+            }
+            Err(ApplyFailure::Conflict) => {
+                let again = deployments(client, namespace).get(&target.name).await;
+                let again = again.map_err(|e| CliError::api(format!("read {target}"), e))?;
+                snapshot = Snapshot::of(&again).map_err(ownership)?;
+            }
+            Err(ApplyFailure::Refused(text)) => {
+                return Ok(Outcome::Fault(format!("{}: {text}", component.name)));
+            }
+            Err(ApplyFailure::Undecided(text)) => {
+                return Err(undecided(target, namespace, text, caller));
+            }
+        }
+    }
+    Ok(Outcome::Fault(format!(
+        "{}: {target} keeps changing; try again",
+        component.name
+    )))
+}
+
+fn differs(
+    component: &ComponentPlan,
+    target: &Target,
+    live: &Snapshot,
+    wanted: &serde_json::Value,
+) -> Result<Outcome, CliError> {
+    let workload = workload(target);
+    let part = part::template(&workload, &live.template, wanted)?;
+    Ok(part.map_or(Outcome::Same, |part| {
+        Outcome::Differs(ComponentDiff {
+            name: component.name.clone(),
+            workload,
+            parts: vec![part],
+        })
+    }))
+}
+
+/// The dry run could not be made. Most often that is for want of rights.
+fn undecided(target: &Target, namespace: &str, text: String, caller: &Caller) -> CliError {
+    if text.contains("cannot patch resource") {
+        let message = format!(
+            "{target} cannot be tried: a dry run needs patch on deployments in namespace {namespace}, which you may not do"
+        );
+        let hint = caller.kubectl("auth can-i patch deployments", namespace);
+        return CliError::refused(message, format!("ask for that right, then: {hint}"));
+    }
+    CliError::refused(format!("{target} cannot be tried: {text}"), "try again")
+}

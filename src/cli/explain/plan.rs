@@ -1,0 +1,174 @@
+//! From a plan to why it is where it is. Pure: what the operator recorded is
+//! put together and nothing is judged anew.
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::Time,
+    jiff::{SignedDuration, Timestamp},
+};
+
+use super::model::{Content, Limit, Measure, PlanExplanation, Refused, Waiting};
+use crate::{
+    api::{ABORT, GatewayDuration, OnFailure, RETRY, ReleasePlanStatus, Stage, StoredPlan, UNDO},
+    cli::status::PlanStatus,
+    plan::{Plan, abortable, current, retryable, undoable},
+};
+
+/// Why a plan is where it is.
+pub(super) fn explain(stored: &StoredPlan, shown: PlanStatus) -> PlanExplanation {
+    let status = stored.status.clone().unwrap_or_default();
+    let parsed = Plan::parse(&stored.spec);
+    let plan = parsed.as_ref().ok();
+    PlanExplanation {
+        content: content(plan, &status),
+        limits: plan.map(limits).unwrap_or_default(),
+        measures: measures(plan, &status),
+        decisions: status.decisions.clone(),
+        refused: refused(plan, &status),
+        orders: orders(stored, &status),
+        status: shown,
+    }
+}
+
+fn content(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Content {
+    let Some(plan) = plan else {
+        return Content {
+            digest: None,
+            text: "the plan is not valid, so nothing of it is released".to_owned(),
+        };
+    };
+    let digest = plan.content();
+    let refused = status
+        .refused
+        .iter()
+        .rev()
+        .find(|r| r.spec.as_deref() == Some(digest));
+    let release = status.release.as_ref();
+    let seen = status.observed_content.as_deref() == Some(digest);
+    let text = if let Some(refused) = refused {
+        format!(
+            "held since it was rolled back or undone, as {}",
+            refused.revision
+        )
+    } else if let Some(release) = release {
+        match (release.stage, current(status)) {
+            (Stage::Settle, _) | (_, None) => "being prepared for release".to_owned(),
+            (Stage::Restore, Some(name)) => format!("on its way back from {name}"),
+            (Stage::Stopped, Some(name)) => format!("stopped in the release of {name}"),
+            (Stage::Promote | Stage::Bake, Some(name)) => format!("being released as {name}"),
+        }
+    } else if seen {
+        let stable = status.stable_revision.as_deref().unwrap_or("(none)");
+        format!("judged; the stable revision is {stable}")
+    } else {
+        "not judged yet".to_owned()
+    };
+    Content {
+        digest: Some(digest.to_owned()),
+        text,
+    }
+}
+
+fn limits(plan: &Plan) -> Vec<Limit> {
+    let failed = match plan.on_failure() {
+        OnFailure::Rollback => "all goes back",
+        OnFailure::Freeze => "everything stops where it is",
+    };
+    let duration = |time| GatewayDuration::from(time).to_string();
+    let mut limits = vec![
+        Limit {
+            field: "spec.failFast.restarts",
+            value: plan.restarts().to_string(),
+            effect: format!("restarts of one container of a new pod, then {failed}"),
+        },
+        Limit {
+            field: "spec.progressDeadline",
+            value: duration(plan.progress_deadline()),
+            effect: format!("without one more available pod, then {failed}"),
+        },
+        Limit {
+            field: "spec.bakeTime",
+            value: duration(plan.bake_time()),
+            effect: "judged after all are available, then stable".to_owned(),
+        },
+    ];
+    if plan.paused() {
+        limits.push(Limit {
+            field: "spec.paused",
+            value: "true".to_owned(),
+            effect: "nothing moves forward".to_owned(),
+        });
+    }
+    limits
+}
+
+fn measures(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Measure> {
+    let Some(release) = &status.release else {
+        return Vec::new();
+    };
+    let runs = release.held_since.is_none() && release.stage != Stage::Stopped;
+    let deadline = plan.map(Plan::progress_deadline);
+    let deadline = deadline.and_then(|time| SignedDuration::try_from(time).ok());
+    let stuck = |since: Timestamp| since.checked_add(deadline?).ok().map(Time);
+    let moving = status.components.iter().filter_map(|component| {
+        let since = component.progress_at.as_ref()?.0;
+        Some(Measure {
+            component: component.name.clone(),
+            best_available: component.best_ready.unwrap_or_default(),
+            wanted: component.replicas.unwrap_or_default(),
+            progress_at: Time(since),
+            stuck_at: stuck(since).filter(|_| runs),
+        })
+    });
+    moving.collect()
+}
+
+fn refused(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Refused> {
+    let all = status.refused.iter().rev();
+    all.map(|refused| Refused {
+        revision: refused.revision.clone(),
+        cause: refused.cause,
+        message: refused.message.clone(),
+        at: refused.at.clone(),
+        current: plan.is_some_and(|plan| refused.spec.as_deref() == Some(plan.content())),
+    })
+    .collect()
+}
+
+fn orders(stored: &StoredPlan, status: &ReleasePlanStatus) -> Vec<Waiting> {
+    let given = [ABORT, UNDO, RETRY].into_iter().filter_map(|name| {
+        let revision = stored.annotation(name)?;
+        Some(Waiting {
+            annotation: name.to_owned(),
+            revision: revision.to_owned(),
+            text: order(name, revision, status),
+        })
+    });
+    given.collect()
+}
+
+/// What an order waits for.
+fn order(name: &str, revision: &str, status: &ReleasePlanStatus) -> String {
+    let handled = status.handled.as_ref();
+    if handled.is_some_and(|h| h.annotation == name && h.value == revision) {
+        return "carried out; the annotation is about to be removed".to_owned();
+    }
+    let stage = status.release.as_ref().map(|release| release.stage);
+    let moving = stage.is_some_and(|stage| stage != Stage::Stopped);
+    // During a release the stable revision is where an abort leads, too.
+    let back = name == UNDO
+        && status.stable_revision.as_deref() == Some(revision)
+        && matches!(stage, Some(Stage::Promote | Stage::Bake | Stage::Stopped));
+    if moving && name != ABORT && !back {
+        return "waits until the release or rollback in progress has ended".to_owned();
+    }
+    let meant = match name {
+        ABORT => abortable(status) == Some(revision),
+        UNDO => back || undoable(status).contains(&revision),
+        _ => retryable(status).contains(&revision),
+    };
+    if meant {
+        "is carried out in the operator's next look".to_owned()
+    } else {
+        "names nothing that it could mean, so it will be dropped with an event".to_owned()
+    }
+}

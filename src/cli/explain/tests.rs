@@ -1,0 +1,124 @@
+//! Explanations, from objects as the API server returns them.
+
+use expect_test::{expect, expect_file};
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::{deployment, model::Explanation, plan, render};
+use crate::{
+    api::StoredPlan,
+    cli::status::{fixtures, render::Layout},
+};
+
+fn shown(explanation: &Explanation, width: usize) -> String {
+    let layout = Layout {
+        width,
+        height: None,
+    };
+    let lines = render::lines(explanation, fixtures::now(), layout);
+    lines.iter().map(|line| line.plain() + "\n").collect()
+}
+
+fn explained(cluster: &fixtures::Cluster, change: impl FnOnce(&mut StoredPlan)) -> Explanation {
+    let mut stored = cluster.plan.clone().unwrap();
+    let status = stored.status.as_mut().unwrap();
+    status.decisions = serde_json::from_value(json!([
+        {"at": "2026-03-01T00:57:49Z", "reason": "ReleaseStarted", "message":
+            "release 3 of shop-b59eb8dcf7 takes the place of shop-99134e0901"},
+        {"at": "2026-03-01T00:57:55Z", "reason": "RollbackStarted", "message": format!(
+            "ContainerRestarts of component web: {}; all components go back", fixtures::CRASH)},
+    ]))
+    .unwrap();
+    change(&mut stored);
+    Explanation {
+        deployment: None,
+        plan: Some(plan::explain(&stored, cluster.status())),
+    }
+}
+
+#[test]
+fn a_rollback_is_explained_with_its_decisions_and_ways_out() {
+    let explanation = explained(&fixtures::rolled_back(), |_| {});
+    expect_file!["golden/rolled_back_80.txt"].assert_eq(&shown(&explanation, 80));
+}
+
+#[test]
+fn a_release_is_explained_with_the_numbers_it_is_judged_by() {
+    let explanation = explained(&fixtures::promoting(), |stored| {
+        stored.metadata.annotations =
+            Some([("belay.dev/undo".to_owned(), fixtures::STABLE.to_owned())].into());
+    });
+    expect_file!["golden/promoting_80.txt"].assert_eq(&shown(&explanation, 80));
+}
+
+#[test]
+fn an_order_says_what_it_waits_for() {
+    let order = |annotation: &str, revision: &str| {
+        let explanation = explained(&fixtures::promoting(), |stored| {
+            let order = (annotation.to_owned(), revision.to_owned());
+            stored.metadata.annotations = Some([order].into());
+            let status = stored.status.as_mut().unwrap();
+            status.history = fixtures::stalled().plan.unwrap().status.unwrap().history;
+        });
+        explanation.plan.unwrap().orders.remove(0).text
+    };
+    assert!(order("belay.dev/undo", "shop-0123456789").starts_with("waits until"));
+    assert!(order("belay.dev/abort", fixtures::TARGET).contains("next look"));
+    assert!(order("belay.dev/undo", fixtures::STABLE).contains("next look"));
+    assert!(order("belay.dev/retry", "other").starts_with("waits until"));
+    assert!(order("belay.dev/abort", "other").contains("dropped"));
+}
+
+fn deployment(managers: &Value) -> DynamicObject {
+    serde_json::from_value(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "managedFields": managers},
+        "spec": {"template": {"spec": {"containers": [
+            {"name": "app", "image": "shop/web:2", "env": [{"name": "TOKEN", "value": "secret"}]}]}}}
+    }))
+    .unwrap()
+}
+
+fn fields(template: &Value) -> Value {
+    json!({"f:spec": {"f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"app\"}": template}}}}})
+}
+
+#[test]
+fn a_deployment_is_told_its_plan_and_the_fields_that_are_the_plans() {
+    let managers = json!([
+        {"manager": "belay", "operation": "Apply", "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
+         "fieldsV1": fields(&json!({".": {}, "f:name": {}, "f:image": {},
+            "f:env": {"k:{\"name\":\"TOKEN\"}": {".": {}, "f:name": {}, "f:value": {}}}}))},
+        {"manager": "helm", "operation": "Update", "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
+         "fieldsV1": fields(&json!({"f:resources": {}}))},
+    ]);
+    let plans = [fixtures::promoting().plan.unwrap()];
+    let live = deployment(&managers);
+    let about = deployment::explain("web", "web", Some(&live), &plans).unwrap();
+    let explanation = Explanation {
+        deployment: Some(about),
+        plan: None,
+    };
+    expect![[r"
+        deployment/web is component web of releaseplan/shop.
+          These fields of its pod template are the plan's:
+            containers[app].env[TOKEN].value
+            containers[app].image: shop/web:2
+          Other fields were written by helm.
+    "]]
+    .assert_eq(&shown(&explanation, 80));
+}
+
+#[test]
+fn a_deployment_without_a_plan_is_told_so() {
+    let live = deployment(&json!([]));
+    let about = deployment::explain("web", "web", Some(&live), &[]).unwrap();
+    let explanation = Explanation {
+        deployment: Some(about),
+        plan: None,
+    };
+    assert_eq!(
+        shown(&explanation, 80),
+        "deployment/web is held by no plan.\n"
+    );
+}

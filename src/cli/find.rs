@@ -1,0 +1,229 @@
+//! Finds plans in the cluster: one by its name with nothing but `get`, several
+//! by one paged list. Judges nothing about them.
+
+use kube::{Api, api::ListParams};
+use serde::de::DeserializeOwned;
+
+use super::{
+    CliError, Session,
+    target::{Kind, OnePlan, SomePlans, Target},
+};
+use crate::{
+    api::{StoredPlan, WorkloadKind},
+    plan::{Target as Workload, incumbent, targets_of},
+};
+
+/// Objects of one page of a list.
+const PAGE: u32 = 500;
+
+impl Session {
+    /// The plan that is meant.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub async fn plan(&self, one: &OnePlan) -> Result<StoredPlan, CliError> {
+        self.plan_of(&one.target()?).await
+    }
+
+    /// The plans that are meant, in the order in which they are named, or else
+    /// by namespace and name.
+    ///
+    /// # Errors
+    /// One that is named is not there, or they cannot be read.
+    pub async fn plans(&self, some: &SomePlans) -> Result<Vec<StoredPlan>, CliError> {
+        if some.all_namespaces && self.chosen {
+            return Err(CliError::usage(
+                "-A means all namespaces, and -n one",
+                "leave out one of the two",
+            ));
+        }
+        let targets = some.targets()?;
+        if let [target] = targets.as_slice() {
+            return Ok(vec![self.plan_of(target).await?]);
+        }
+        if targets.is_empty() {
+            let namespace = (!some.all_namespaces).then_some(self.namespace.as_str());
+            return self.list(namespace, some.selector.as_deref()).await;
+        }
+        let mut plans: Vec<StoredPlan> = Vec::new();
+        let mut listed: Vec<(String, Vec<StoredPlan>)> = Vec::new();
+        for target in &targets {
+            let namespace = self.namespace_of(target)?;
+            if !listed.iter().any(|(name, _)| name == namespace) {
+                let all = self.list(Some(namespace), None).await?;
+                listed.push((namespace.to_owned(), all));
+            }
+            let all = listed.iter().find(|(name, _)| name == namespace);
+            let all = all.map(|(_, all)| all.as_slice()).unwrap_or_default();
+            let plan = pick(target, namespace, all)?;
+            if !plans.iter().any(|p| p.metadata.uid == plan.metadata.uid) {
+                plans.push(plan.clone());
+            }
+        }
+        Ok(plans)
+    }
+
+    /// The plan that a target is, or is held by.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub async fn plan_of(&self, target: &Target) -> Result<StoredPlan, CliError> {
+        let namespace = self.namespace_of(target)?;
+        if target.kind == Kind::Deployment {
+            let all = self.list(Some(namespace), None).await?;
+            return pick(target, namespace, &all).cloned();
+        }
+        let api = Api::<StoredPlan>::namespaced(self.client.clone(), namespace);
+        match api.get_opt(&target.name).await {
+            Ok(Some(plan)) => Ok(plan),
+            Ok(None) => Err(missing(target, namespace)),
+            Err(error) => Err(CliError::api(format!("read {target}"), error)),
+        }
+    }
+
+    /// Namespace of a target.
+    ///
+    /// # Errors
+    /// The file says another one than the command line.
+    pub fn namespace_of<'a>(&'a self, target: &'a Target) -> Result<&'a str, CliError> {
+        match &target.namespace {
+            Some(own) if self.chosen && *own != self.namespace => Err(CliError::usage(
+                format!(
+                    "the file says namespace {own} for {target}, and -n says {}",
+                    self.namespace
+                ),
+                "leave out -n",
+            )),
+            Some(own) => Ok(own),
+            None => Ok(&self.namespace),
+        }
+    }
+
+    /// All plans of a namespace, or of all, by namespace and name.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub async fn list(
+        &self,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+    ) -> Result<Vec<StoredPlan>, CliError> {
+        let mut params = ListParams::default();
+        if let Some(selector) = selector {
+            params = params.labels(selector);
+        }
+        let api = match namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        };
+        let mut plans: Vec<StoredPlan> = list_all(&api, params)
+            .await
+            .map_err(|error| CliError::api("list releaseplans", error))?;
+        plans.sort_by(|a, b| {
+            let key = |p: &StoredPlan| (p.metadata.namespace.clone(), p.metadata.name.clone());
+            key(a).cmp(&key(b))
+        });
+        Ok(plans)
+    }
+}
+
+/// Everything of a kind, page by page.
+///
+/// # Errors
+/// A page cannot be had.
+pub async fn list_all<K>(api: &Api<K>, params: ListParams) -> Result<Vec<K>, kube::Error>
+where
+    K: Clone + std::fmt::Debug + DeserializeOwned,
+{
+    let mut params = params.limit(PAGE);
+    let mut found = Vec::new();
+    loop {
+        let page = api.list(&params).await?;
+        found.extend(page.items);
+        match page.metadata.continue_ {
+            Some(token) if !token.is_empty() => params = params.continue_token(&token),
+            _ => return Ok(found),
+        }
+    }
+}
+
+/// The plan among all of a namespace that a target is, or is held by.
+fn pick<'a>(
+    target: &Target,
+    namespace: &str,
+    all: &'a [StoredPlan],
+) -> Result<&'a StoredPlan, CliError> {
+    let found = match target.kind {
+        Kind::Plan => all
+            .iter()
+            .find(|plan| plan.metadata.name.as_deref() == Some(&target.name)),
+        Kind::Deployment => holder(&target.name, all),
+    };
+    found.ok_or_else(|| missing(target, namespace))
+}
+
+/// The plan that holds a Deployment, of all plans of its namespace.
+#[must_use]
+pub fn holder<'a>(deployment: &str, all: &'a [StoredPlan]) -> Option<&'a StoredPlan> {
+    let workload = Workload {
+        kind: WorkloadKind::Deployment,
+        name: deployment.to_owned(),
+    };
+    all.iter().find(|plan| {
+        targets_of(plan).contains(&workload) && incumbent(plan, &workload, all.iter()).is_none()
+    })
+}
+
+fn missing(target: &Target, namespace: &str) -> CliError {
+    let (what, hint) = match target.kind {
+        Kind::Plan => (
+            target.to_string(),
+            format!("kubectl get releaseplans -n {namespace} shows those there are"),
+        ),
+        Kind::Deployment => (
+            format!("a plan that holds {target}"),
+            format!("kubectl get releaseplans -n {namespace} shows the plans there are"),
+        ),
+    };
+    CliError::NotFound {
+        what,
+        namespace: namespace.to_owned(),
+        hint: Some(hint),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn plan(name: &str, claimed: Option<&str>) -> StoredPlan {
+        let workload = json!({"kind": "Deployment", "name": "cart"});
+        let mut plan = json!({
+            "metadata": {"name": name, "namespace": "s", "uid": name},
+            "spec": {"components": [{"workload": workload}]},
+        });
+        if let Some(at) = claimed {
+            let component = json!({"name": "cart", "workload": workload, "claimedAt": at});
+            plan["status"] = json!({"components": [component]});
+        }
+        serde_json::from_value(plan).unwrap()
+    }
+
+    #[test]
+    fn a_deployment_stands_for_the_plan_that_holds_it() {
+        let all = [
+            plan("a", None),
+            plan("b", Some("2026-01-01T00:00:00.000000Z")),
+        ];
+        let name = |found: Option<&StoredPlan>| found.and_then(|p| p.metadata.name.clone());
+        assert_eq!(name(holder("cart", &all)).as_deref(), Some("b"));
+        assert_eq!(name(holder("web", &all)), None);
+        let target: Target = "deploy/web".parse().unwrap();
+        let error = pick(&target, "s", &all).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "a plan that holds deployment/web not found in namespace s"
+        );
+    }
+}

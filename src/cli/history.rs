@@ -1,0 +1,466 @@
+//! `belay history`: the releases of a plan, newest first: what was changed, who
+//! asked, when, and how it ended.
+//!
+//! The records are the plan's; what changed is told from the revisions, as long
+//! as they are kept and may be read. Without the right to read them the rest is
+//! shown.
+
+use std::collections::HashMap;
+
+use anstyle::Style;
+use clap::Args;
+use k8s_openapi::{
+    api::apps::v1::ControllerRevision, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp,
+};
+use kube::{Api, api::ListParams};
+use serde::Serialize;
+
+use super::{
+    BAD, Cell, CliError, Document, Exit, GOOD, HEADING, Invocation, Output, Session, SomePlans,
+    Streams, Table, WAITS, age, list_all, plan_name, print_all, styled,
+};
+use crate::{
+    api::{PLAN_UID, ReleaseKind, ReleasePlanStatus, ReleaseResult, StoredPlan},
+    fields,
+    plan::Target,
+    revision::{Revision, RevisionData},
+};
+
+/// Changes of one component that a line of the table names.
+const NAMED: usize = 2;
+
+/// Arguments of `history`.
+#[derive(Args, Clone, Debug)]
+pub struct HistoryArgs {
+    #[command(flatten)]
+    plans: SomePlans,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// The releases of a plan.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct History {
+    namespace: String,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stable_revision: Option<String>,
+    /// Newest first.
+    releases: Vec<Release>,
+}
+
+/// A release.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Release {
+    number: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    kind: ReleaseKind,
+    /// By component; absent if that cannot be told any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed: Option<Vec<Changed>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requested_by: Option<String>,
+    started_at: Time,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_at: Option<Time>,
+    /// Absent while it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<ReleaseResult>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unproven: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+/// What a release changed in a component.
+#[derive(Debug, Serialize)]
+struct Changed {
+    component: String,
+    fields: Vec<String>,
+}
+
+/// Tells the releases.
+///
+/// # Errors
+/// A plan that is not there or cannot be read.
+pub(super) async fn run(args: &HistoryArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
+    let session = call.connect().await?;
+    let plans = session.plans(&args.plans).await?;
+    let scope = match plans.as_slice() {
+        [plan] => Scope::Plan(plan),
+        several => match one_namespace(several) {
+            Some(namespace) => Scope::Namespace(namespace),
+            None => Scope::All,
+        },
+    };
+    let revisions = revisions(&session, scope).await;
+    let histories: Vec<History> = plans.iter().map(|plan| history(plan, &revisions)).collect();
+    if let Some(format) = args.output.output {
+        let names: Vec<String> = histories.iter().map(|h| plan_name(&h.name)).collect();
+        let one = args.plans.targets.len() == 1;
+        let documents = histories.into_iter();
+        let documents = documents.map(|h| Document::new("History", h)).collect();
+        print_all(
+            &mut call.streams,
+            format,
+            "HistoryList",
+            documents,
+            one,
+            &names,
+        )?;
+        return Ok(Exit::Done);
+    }
+    let now = call.clock.now();
+    if histories.is_empty() {
+        writeln!(call.streams.err, "no plans found")?;
+    }
+    for (index, history) in histories.iter().enumerate() {
+        if index > 0 {
+            writeln!(call.streams.out)?;
+        }
+        if histories.len() > 1 {
+            let title = format!("{}/{}", history.namespace, history.name);
+            writeln!(call.streams.out, "{}", styled(HEADING, &title))?;
+        }
+        write(&mut call.streams, history, now)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Whose revisions are read.
+enum Scope<'a> {
+    Plan(&'a StoredPlan),
+    Namespace(&'a str),
+    All,
+}
+
+/// The namespace of all of these plans; none if they stand in several.
+fn one_namespace(plans: &[StoredPlan]) -> Option<&str> {
+    let first = plans.first()?.metadata.namespace.as_deref()?;
+    let mut rest = plans.iter();
+    rest.all(|plan| plan.metadata.namespace.as_deref() == Some(first))
+        .then_some(first)
+}
+
+/// The kept revisions that can be read and are whole, by the plan's uid and
+/// their name.
+async fn revisions(session: &Session, scope: Scope<'_>) -> HashMap<(String, String), RevisionData> {
+    let in_namespace =
+        |name: &str| Api::<ControllerRevision>::namespaced(session.client.clone(), name);
+    let (api, selector) = match scope {
+        Scope::Plan(plan) => {
+            let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
+            let uid = plan.metadata.uid.as_deref().unwrap_or_default();
+            (in_namespace(namespace), format!("{PLAN_UID}={uid}"))
+        }
+        Scope::Namespace(name) => (in_namespace(name), PLAN_UID.to_owned()),
+        Scope::All => (Api::all(session.client.clone()), PLAN_UID.to_owned()),
+    };
+    let params = ListParams::default().labels(&selector);
+    // What changed is comfort: the rest is told without it.
+    let objects = list_all(&api, params).await.unwrap_or_default();
+    let read = |object: &ControllerRevision| {
+        let uid = object.metadata.labels.as_ref()?.get(PLAN_UID)?.clone();
+        let revision = Revision::from_object(object, &uid).ok()?;
+        Some(((uid, revision.name), revision.data))
+    };
+    objects.iter().filter_map(read).collect()
+}
+
+fn history(plan: &StoredPlan, revisions: &HashMap<(String, String), RevisionData>) -> History {
+    let empty = ReleasePlanStatus::default();
+    let status = plan.status.as_ref().unwrap_or(&empty);
+    let uid = plan.metadata.uid.clone().unwrap_or_default();
+    let revision = |name: &Option<String>| revisions.get(&(uid.clone(), name.clone()?));
+    let changed = |from, to| Some(changes(revision(from)?, revision(to)?));
+    let ended = status.history.iter().rev().map(|record| Release {
+        number: record.number,
+        revision: record.revision.clone(),
+        from: record.from.clone(),
+        kind: record.kind,
+        changed: changed(&record.from, &record.revision),
+        requested_by: record.requested_by.clone(),
+        started_at: record.started_at.clone(),
+        ended_at: Some(record.ended_at.clone()),
+        result: Some(record.result),
+        unproven: record.unproven,
+        message: record.message.clone(),
+    });
+    // A release that a person left in the middle is in the history already.
+    let last = status.history.last().map(|record| record.number);
+    let going = status.release.iter();
+    let going = going.filter(|release| Some(release.number) != last);
+    let going = going.map(|release| Release {
+        number: release.number,
+        revision: status.target_revision.clone(),
+        from: status.stable_revision.clone(),
+        kind: release.kind,
+        changed: changed(&status.stable_revision, &status.target_revision),
+        requested_by: release.requested_by.clone(),
+        started_at: Time(release.started_at.0),
+        ended_at: None,
+        result: None,
+        unproven: false,
+        message: release.failure.as_ref().map(|f| f.message.clone()),
+    });
+    History {
+        namespace: plan.metadata.namespace.clone().unwrap_or_default(),
+        name: plan.metadata.name.clone().unwrap_or_default(),
+        stable_revision: status.stable_revision.clone(),
+        releases: going.chain(ended).collect(),
+    }
+}
+
+/// What differs between two revisions, by component. Values of environment
+/// variables are not shown.
+fn changes(from: &RevisionData, to: &RevisionData) -> Vec<Changed> {
+    let component = |frozen: &crate::revision::Frozen| {
+        let before = from.of(&Target::from_ref(&frozen.workload)?)?;
+        let changes = fields::diff(&before.template, &frozen.template);
+        (!changes.is_empty()).then(|| Changed {
+            component: frozen.name.clone(),
+            fields: changes.iter().map(ToString::to_string).collect(),
+        })
+    };
+    to.components.iter().filter_map(component).collect()
+}
+
+fn write(streams: &mut Streams<'_>, history: &History, now: Timestamp) -> Result<(), CliError> {
+    if history.releases.is_empty() {
+        writeln!(
+            streams.err,
+            "{} has not released anything yet",
+            history.name
+        )?;
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        "RELEASE", "REVISION", "KIND", "RESULT", "AGE", "TOOK", "WHO", "CHANGED",
+    ]);
+    let none = || "-".to_owned();
+    for release in &history.releases {
+        let (style, result) = result(release);
+        let ended = release.ended_at.as_ref().map_or(now, |ended| ended.0);
+        let is_stable = release.revision.is_some() && release.revision == history.stable_revision;
+        let mark = if is_stable { "*" } else { "" };
+        table.row([
+            release.number.to_string().into(),
+            format!("{}{mark}", release.revision.clone().unwrap_or_else(none)).into(),
+            format!("{:?}", release.kind).into(),
+            Cell::new(style, result),
+            age(release.started_at.0, now).into(),
+            age(release.started_at.0, ended).into(),
+            release.requested_by.clone().unwrap_or_else(none).into(),
+            told(release).into(),
+        ]);
+    }
+    table.print(streams)?;
+    if let Some(stable) = &history.stable_revision {
+        writeln!(
+            streams.out,
+            "* {stable} is stable: a rollback returns to it"
+        )?;
+    }
+    for release in &history.releases {
+        if let (Some(message), true) = (
+            &release.message,
+            release.result != Some(ReleaseResult::Succeeded),
+        ) {
+            writeln!(streams.out, "release {}: {message}", release.number)?;
+        }
+    }
+    Ok(())
+}
+
+fn result(release: &Release) -> (Style, String) {
+    let Some(result) = release.result else {
+        let word = match release.message {
+            Some(_) => "failing",
+            None => "under way",
+        };
+        return (WAITS, word.to_owned());
+    };
+    let style = match result {
+        ReleaseResult::Succeeded => GOOD,
+        ReleaseResult::RolledBack | ReleaseResult::Failed => BAD,
+        ReleaseResult::Superseded | ReleaseResult::Reverted => Style::new(),
+    };
+    let proof = if release.unproven { " (unproven)" } else { "" };
+    (style, format!("{result:?}{proof}"))
+}
+
+/// What changed, on one line.
+fn told(release: &Release) -> String {
+    let Some(changed) = &release.changed else {
+        return "?".to_owned();
+    };
+    let parts: Vec<String> = changed
+        .iter()
+        .map(|changed| {
+            let is_image = |field: &&String| field.contains(".image: ");
+            let images = changed.fields.iter().filter(is_image);
+            let others = changed.fields.iter().filter(|field| !is_image(field));
+            let mut shown: Vec<String> = images.chain(others).take(NAMED).cloned().collect();
+            let rest = changed.fields.len().saturating_sub(NAMED);
+            if rest > 0 {
+                shown.push(format!("{rest} more"));
+            }
+            format!("{}: {}", changed.component, shown.join(", "))
+        })
+        .collect();
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{noon, printed, rolled_back, with};
+    use super::*;
+    use expect_test::expect;
+    use serde_json::json;
+
+    fn revisions() -> HashMap<(String, String), RevisionData> {
+        let revision = |name: &str, cart: &str, web: &str| {
+            let component = |name: &str, image: &str| {
+                json!({
+                    "name": name,
+                    "workload": {"kind": "Deployment", "name": name},
+                    "template": {"spec": {"containers": [{
+                        "name": "app", "image": image,
+                        "env": [{"name": "TOKEN", "value": image}],
+                    }]}},
+                })
+            };
+            let data = json!({
+                "canon": 1, "spec": name,
+                "components": [component("cart", cart), component("web", web)],
+            });
+            let data: RevisionData = serde_json::from_value(data).unwrap();
+            (("u1".to_owned(), name.to_owned()), data)
+        };
+        HashMap::from([
+            revision("shop-aaaa", "cart:1", "web:1"),
+            revision("shop-bbbb", "cart:2", "web:1"),
+            revision("shop-cccc", "cart:3", "web:2"),
+        ])
+    }
+
+    #[test]
+    fn a_history_tells_what_changed_who_asked_and_how_it_ended() {
+        let history = history(&with(rolled_back), &revisions());
+        let text = printed(None, |streams| write(streams, &history, noon()).unwrap());
+        expect![[r#"
+            RELEASE   REVISION     KIND      RESULT       AGE   TOOK    WHO    CHANGED
+            2         shop-cccc    Content   RolledBack   11m   60s     joe    cart: containers[app].image: cart:2 → cart:3, containers[app].env[TOKEN].value: changed; web: containers[app].image: web:1 → web:2, containers[app].env[TOKEN].value: changed
+            1         shop-bbbb*   Content   Succeeded    60m   2m30s   jane   cart: containers[app].image: cart:1 → cart:2, containers[app].env[TOKEN].value: changed
+            * shop-bbbb is stable: a rollback returns to it
+            release 2: ContainerRestarts: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
+        "#]].assert_eq(&text);
+    }
+
+    #[test]
+    fn without_revisions_the_rest_is_told() {
+        let history = history(&with(rolled_back), &HashMap::new());
+        let text = printed(None, |streams| write(streams, &history, noon()).unwrap());
+        expect![[r#"
+            RELEASE   REVISION     KIND      RESULT       AGE   TOOK    WHO    CHANGED
+            2         shop-cccc    Content   RolledBack   11m   60s     joe    ?
+            1         shop-bbbb*   Content   Succeeded    60m   2m30s   jane   ?
+            * shop-bbbb is stable: a rollback returns to it
+            release 2: ContainerRestarts: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
+        "#]].assert_eq(&text);
+    }
+
+    #[test]
+    fn a_release_under_way_stands_on_top() {
+        let plan = with(|plan| {
+            plan["status"]["targetRevision"] = json!("shop-cccc");
+            plan["status"]["release"] = json!({
+                "number": 2, "kind": "Content", "stage": "Promote", "content": "c",
+                "startedAt": "2026-03-01T11:59:00.000000Z",
+                "stageSince": "2026-03-01T11:59:00.000000Z",
+            });
+        });
+        let history = history(&plan, &revisions());
+        let text = printed(Some(100), |streams| {
+            write(streams, &history, noon()).unwrap()
+        });
+        expect![[r#"
+            RELEASE   REVISION     KIND      RESULT      AGE   TOOK    WHO    CHANGED
+            2         shop-cccc    Content   under way   60s   60s     -
+                cart: containers[app].image: cart:2 → cart:3, containers[app].env[TOKEN].value: changed; web:
+                containers[app].image: web:1 → web:2, containers[app].env[TOKEN].value: changed
+            1         shop-bbbb*   Content   Succeeded   60m   2m30s   jane
+                cart: containers[app].image: cart:1 → cart:2, containers[app].env[TOKEN].value: changed
+            * shop-bbbb is stable: a rollback returns to it
+        "#]].assert_eq(&text);
+    }
+
+    /// Programs read this: what is here must not change without a new version.
+    #[test]
+    fn the_structure_for_programs_is_what_it_was() {
+        let history = history(&with(rolled_back), &revisions());
+        let document = Document::new("History", history);
+        let text = serde_json::to_string_pretty(&document).unwrap();
+        expect![[r#"
+            {
+              "apiVersion": "cli.belay.dev/v1",
+              "kind": "History",
+              "namespace": "s",
+              "name": "shop",
+              "stableRevision": "shop-bbbb",
+              "releases": [
+                {
+                  "number": 2,
+                  "revision": "shop-cccc",
+                  "from": "shop-bbbb",
+                  "kind": "Content",
+                  "changed": [
+                    {
+                      "component": "cart",
+                      "fields": [
+                        "containers[app].env[TOKEN].value: changed",
+                        "containers[app].image: cart:2 → cart:3"
+                      ]
+                    },
+                    {
+                      "component": "web",
+                      "fields": [
+                        "containers[app].env[TOKEN].value: changed",
+                        "containers[app].image: web:1 → web:2"
+                      ]
+                    }
+                  ],
+                  "requestedBy": "joe",
+                  "startedAt": "2026-03-01T11:49:00Z",
+                  "endedAt": "2026-03-01T11:50:00Z",
+                  "result": "RolledBack",
+                  "message": "ContainerRestarts: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)"
+                },
+                {
+                  "number": 1,
+                  "revision": "shop-bbbb",
+                  "from": "shop-aaaa",
+                  "kind": "Content",
+                  "changed": [
+                    {
+                      "component": "cart",
+                      "fields": [
+                        "containers[app].env[TOKEN].value: changed",
+                        "containers[app].image: cart:1 → cart:2"
+                      ]
+                    }
+                  ],
+                  "requestedBy": "jane",
+                  "startedAt": "2026-03-01T11:00:00Z",
+                  "endedAt": "2026-03-01T11:02:30Z",
+                  "result": "Succeeded"
+                }
+              ]
+            }"#]].assert_eq(&text);
+    }
+}

@@ -1,0 +1,163 @@
+//! What the linter says, and that it says it about every input.
+
+mod agreement;
+mod reading;
+
+use expect_test::expect_file;
+
+use super::*;
+
+/// The report on a text, as people see it without colours.
+fn report(text: &str) -> String {
+    let report = lint(&["-".into()], &mut text.as_bytes());
+    anstream::adapter::strip_str(&report.text(None)).to_string()
+}
+
+fn faults(text: &str) -> Vec<String> {
+    let report = lint(&["-".into()], &mut text.as_bytes());
+    let place = |f: &Finding| format!("{}:{} {}: {}", f.line, f.column, f.path, f.message);
+    report.faults.iter().map(place).collect()
+}
+
+const FAULTY: &str = r#"# All faults are told, each once.
+apiVersion: belay.dev/v1alpha1
+kind: ReleasePlan
+metadata:
+  name: Shop
+  labels: {team: yes}
+spec:
+  components:
+  - workload: {kind: Deployment, name: cart}
+    template:
+      spec:
+        containers:
+        - {name: app, image: "cart:1"}
+        - {name: app, image: "cart:2"}
+  - name: web
+    workload:
+      kind: Job
+    after: [cart, web, db]
+  bakeTime: a while
+  failfast: {restarts: 5}
+  retry: {maxRetries: 0}
+  revisionHistoryLimit: "10"
+  strategy: {}
+"#;
+
+#[test]
+fn every_fault_is_told_once_with_its_line() {
+    expect_file!["tests/faulty.txt"].assert_eq(&report(FAULTY));
+}
+
+#[test]
+fn a_sound_plan_has_no_fault_whatever_stands_beside_it() {
+    let text = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: any, name: twice}
+---
+# nothing but a comment
+---
+apiVersion: belay.dev/v1alpha1
+kind: ReleasePlan
+metadata: {name: shop, creationTimestamp: null}
+spec:
+  components: [{workload: {kind: Deployment, name: cart}}]
+  strategy: null
+---
+image: not an object of Kubernetes
+";
+    assert_eq!(
+        report(text),
+        "1 plan in 1 file: no faults; 2 objects of other kinds not judged\n"
+    );
+    assert_eq!(report(""), "0 plans in 1 file: no faults\n");
+}
+
+#[test]
+fn lists_and_json_are_looked_into() {
+    let text = "{\n\t\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [\n\t\t{\"apiVersion\": \"v1\", \"kind\": \"Secret\"},\n\t\t{\"apiVersion\": \"belay.dev/v1alpha1\", \"kind\": \"ReleasePlan\",\n\t\t \"metadata\": {\"name\": \"a\"}, \"spec\": {\"components\": []}}]}";
+    assert_eq!(
+        faults(text),
+        ["5:54 spec.components: Required value: must name at least one workload"]
+    );
+    let report = lint(&["-".into()], &mut text.as_bytes());
+    assert_eq!((report.plans, report.skipped), (1, 1));
+}
+
+#[test]
+fn a_kind_or_version_that_is_not_served_is_a_fault() {
+    assert_eq!(
+        faults("apiVersion: belay.dev/v1\nkind: Releaseplan\n"),
+        [
+            "1:13 apiVersion: Unsupported value: \"belay.dev/v1\": must be belay.dev/v1alpha1",
+            "2:7 kind: Unsupported value: \"Releaseplan\": must be ReleasePlan",
+        ]
+    );
+    assert_eq!(
+        faults("kind: ReleasePlan\nspec: {}\n"),
+        ["1:1 apiVersion: Required value: must be belay.dev/v1alpha1"]
+    );
+    // Of somebody else.
+    assert_eq!(
+        faults("apiVersion: other.dev/v1\nkind: ReleasePlan\n"),
+        [""; 0]
+    );
+}
+
+#[test]
+fn a_document_that_cannot_be_read_does_not_hide_the_next() {
+    let text = "a: [1\n---\nkind: ReleasePlan\napiVersion: belay.dev/v1alpha1\nmetadata: {name: a}\nspec: {}\n";
+    let found = faults(text);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("1:4 : unclosed"), "{found:?}");
+    assert!(
+        found[1].starts_with("6:7 spec.components: Required"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn orders_cannot_stand_in_a_new_plan() {
+    let found = faults(
+        "apiVersion: belay.dev/v1alpha1\nkind: ReleasePlan\nmetadata:\n  name: a\n  annotations:\n    belay.dev/abort: a-1\nspec: {components: [{workload: {kind: Deployment, name: a}}]}\n",
+    );
+    assert_eq!(
+        found,
+        [
+            "6:22 metadata.annotations[belay.dev/abort]: Forbidden: a new plan has no release to abort; leave the annotation out"
+        ]
+    );
+}
+
+/// The webhook would put a list of annotations right, but never gets to see it.
+#[test]
+fn metadata_is_judged_as_it_stands_in_the_file() {
+    let found = faults(
+        "apiVersion: belay.dev/v1alpha1\nkind: ReleasePlan\nmetadata: {name: a, annotations: [], finalizers: {}}\nspec: {components: [{workload: {kind: Deployment, name: a}}]}\n",
+    );
+    assert_eq!(
+        found,
+        [
+            "3:34 metadata.annotations: Invalid value: must be an object",
+            "3:50 metadata.finalizers: Invalid value: must be a list",
+        ]
+    );
+    let found = faults("apiVersion: belay.dev/v1alpha1\nkind: ReleasePlan\nmetadata: a\n");
+    assert!(found[1].starts_with("3:11 metadata: Invalid"), "{found:?}");
+}
+
+#[test]
+fn what_programs_read_has_places_rules_and_counts() {
+    let report = lint(&["-".into()], &mut "apiVersion: belay.dev/v1alpha1\nkind: ReleasePlan\nmetadata: {name: a}\nspec: {components: [{workload: {kind: Deployment, name: a}}], bakeTme: 5s}\n".as_bytes());
+    assert_eq!(
+        serde_json::to_value(&report).unwrap(),
+        serde_json::json!({
+            "files": 1, "plans": 1, "skipped": 0, "unreadable": [],
+            "faults": [{
+                "file": "stdin", "line": 4, "column": 63, "path": "spec.bakeTme", "rule": "field",
+                "message": "Forbidden: there is no such field; is bakeTime meant?"
+            }]
+        })
+    );
+}

@@ -1,0 +1,205 @@
+//! `belay abort`, `undo`, `retry`, `pause` and `resume`: orders to a plan.
+//!
+//! An order is one patch of the plan, by whoever calls, with no rights beyond
+//! `get` and `patch` on releaseplans. What would hit nothing is refused here
+//! with what is so now; the webhook, which sees it last, has the last word.
+
+mod order;
+
+#[cfg(test)]
+mod tests;
+
+use clap::{Args, ValueEnum};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde::Serialize;
+
+use self::order::{Order, Verb};
+use super::{
+    CliError, Document, Exit, GOOD, Invocation, OnePlan, Output, plan_name, print, styled,
+};
+use crate::api::StoredPlan;
+
+/// How far an order goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum DryRun {
+    /// The API server checks it, and changes nothing.
+    Server,
+}
+
+/// Arguments of every order.
+#[derive(Args, Clone, Debug)]
+pub struct OrderArgs {
+    #[command(flatten)]
+    plan: OnePlan,
+
+    /// Only have it checked by the API server and the webhook.
+    #[arg(long, value_enum, value_name = "WHERE")]
+    dry_run: Option<DryRun>,
+
+    /// Print what kubectl can do instead, and do nothing.
+    #[arg(long, conflicts_with = "dry_run")]
+    show_patch: bool,
+
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Arguments of `abort`.
+#[derive(Args, Clone, Debug)]
+pub struct AbortArgs {
+    /// The revision whose release is to end [default: what is being released].
+    #[arg(long, value_name = "REVISION")]
+    #[arg(add = super::completion::abortable_revisions())]
+    revision: Option<String>,
+    #[command(flatten)]
+    order: OrderArgs,
+}
+
+/// Arguments of `undo`.
+#[derive(Args, Clone, Debug)]
+pub struct UndoArgs {
+    /// The revision to go to [default: the one before the stable one; during a
+    /// release, the stable one].
+    #[arg(long, value_name = "REVISION")]
+    #[arg(add = super::completion::undoable_revisions())]
+    to: Option<String>,
+    #[command(flatten)]
+    order: OrderArgs,
+}
+
+/// Arguments of `retry`.
+#[derive(Args, Clone, Debug)]
+pub struct RetryArgs {
+    /// The revision to try again [default: what failed last].
+    #[arg(long, value_name = "REVISION")]
+    #[arg(add = super::completion::retryable_revisions())]
+    revision: Option<String>,
+    #[command(flatten)]
+    order: OrderArgs,
+}
+
+/// What became of an order.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Given {
+    namespace: String,
+    name: String,
+    order: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<String>,
+    /// Whether anything was sent.
+    changed: bool,
+    dry_run: bool,
+}
+
+/// Ends a release.
+///
+/// # Errors
+/// The order means nothing now, or is refused.
+pub(super) async fn abort(args: &AbortArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
+    give(Verb::Abort, args.revision.as_deref(), &args.order, call).await
+}
+
+/// Goes back to an earlier revision.
+///
+/// # Errors
+/// The order means nothing now, or is refused.
+pub(super) async fn undo(args: &UndoArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
+    give(Verb::Undo, args.to.as_deref(), &args.order, call).await
+}
+
+/// Tries refused content again.
+///
+/// # Errors
+/// The order means nothing now, or is refused.
+pub(super) async fn retry(args: &RetryArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
+    give(Verb::Retry, args.revision.as_deref(), &args.order, call).await
+}
+
+/// Stops forward motion.
+///
+/// # Errors
+/// The API server refuses it.
+pub(super) async fn pause(args: &OrderArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
+    give(Verb::Pause, None, args, call).await
+}
+
+/// Goes on.
+///
+/// # Errors
+/// The API server refuses it.
+pub(super) async fn resume(args: &OrderArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
+    give(Verb::Resume, None, args, call).await
+}
+
+async fn give(
+    verb: Verb,
+    revision: Option<&str>,
+    args: &OrderArgs,
+    call: &mut Invocation<'_>,
+) -> Result<Exit, CliError> {
+    let session = call.connect().await?;
+    let plan = session.plan(&args.plan).await?;
+    let name = plan.metadata.name.clone().unwrap_or_default();
+    let namespace = plan.metadata.namespace.clone().unwrap_or_default();
+    let word = format!("{verb:?}").to_lowercase();
+    if plan.is_deleting() && verb != Verb::Abort {
+        return Err(CliError::refused(
+            format!("{name} is being deleted"),
+            format!("belay wait {name}"),
+        ));
+    }
+    let order = verb
+        .order(&plan, revision)
+        .map_err(|refusal| CliError::refused(refusal.message, refusal.hint))?;
+    if args.show_patch {
+        let flags = call.access.kubectl_flags(&namespace);
+        let line = order.kubectl(&name, &flags);
+        let line = line.unwrap_or_else(|| "# nothing to do".to_owned());
+        writeln!(call.streams.out, "{line}")?;
+        return Ok(Exit::Done);
+    }
+    let dry_run = args.dry_run.is_some();
+    let mut given = Given {
+        namespace,
+        name: name.clone(),
+        order: word.clone(),
+        revision: None,
+        changed: true,
+        dry_run,
+    };
+    let text = match &order {
+        Order::Nothing(text) => {
+            given.changed = false;
+            text.clone()
+        }
+        Order::Annotation { revision, .. } => {
+            given.revision = Some(revision.clone());
+            format!("{word} of {revision} asked for")
+        }
+        Order::Paused(true) => "paused".to_owned(),
+        Order::Paused(false) => "resumed".to_owned(),
+    };
+    if let Some(patch) = order.patch() {
+        let params = PatchParams {
+            dry_run,
+            ..PatchParams::default()
+        };
+        let api = Api::<StoredPlan>::namespaced(session.client, &given.namespace);
+        api.patch(&name, &params, &Patch::Merge(&patch))
+            .await
+            .map_err(|error| CliError::api(format!("{word} releaseplan/{name}"), error))?;
+    }
+    if let Some(format) = args.output.output {
+        let document = Document::new("Order", given);
+        print(&mut call.streams, format, &document, &[plan_name(&name)])?;
+        return Ok(Exit::Done);
+    }
+    let dry = if dry_run { " (server dry run)" } else { "" };
+    let object = styled(GOOD, &plan_name(&name));
+    writeln!(call.streams.out, "{object} {text}{dry}")?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,250 @@
+//! What an order says and whether it means anything now.
+//!
+//! Pure. Each order names a revision, so that one that comes late hits nothing;
+//! what may be named is asked of [`crate::plan`], as the webhook does.
+
+use serde_json::{Value, json};
+
+use crate::{
+    api::{ABORT, Phase, RETRY, ReleasePlanStatus, ReleaseResult, Stage, StoredPlan, UNDO},
+    plan::{Plan, abortable, retryable, undoable},
+};
+
+/// What is asked of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    /// End the release, or the rollback where it is.
+    Abort,
+    /// Bring an earlier revision back.
+    Undo,
+    /// Try refused content again.
+    Retry,
+    /// Stop forward motion.
+    Pause,
+    /// Go on.
+    Resume,
+}
+
+/// An order as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// An annotation that names a revision.
+    Annotation {
+        /// Its name.
+        name: &'static str,
+        /// The revision.
+        revision: String,
+    },
+    /// `spec.paused`.
+    Paused(bool),
+    /// It is so already.
+    Nothing(String),
+}
+
+/// Why an order would hit nothing, or the wrong thing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// What is so now.
+    pub(super) message: String,
+    /// What can be done.
+    pub(super) hint: String,
+}
+
+fn refusal<T>(message: String, hint: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal {
+        message,
+        hint: hint.into(),
+    })
+}
+
+impl Verb {
+    /// The order that this makes of a plan; `named` is the revision asked for.
+    pub(super) fn order(self, plan: &StoredPlan, named: Option<&str>) -> Result<Order, Refusal> {
+        let name = plan.metadata.name.as_deref().unwrap_or_default();
+        let empty = ReleasePlanStatus::default();
+        let status = plan.status.as_ref().unwrap_or(&empty);
+        match self {
+            Self::Abort => abort(name, status, named).map(|r| annotation(ABORT, r)),
+            Self::Undo => undo(name, status, named).map(|r| annotation(UNDO, r)),
+            Self::Retry => retry(name, plan, status, named).map(|r| annotation(RETRY, r)),
+            Self::Pause => Ok(paused(name, plan, true)),
+            Self::Resume => Ok(paused(name, plan, false)),
+        }
+    }
+}
+
+fn annotation(name: &'static str, revision: &str) -> Order {
+    Order::Annotation {
+        name,
+        revision: revision.to_owned(),
+    }
+}
+
+fn paused(name: &str, plan: &StoredPlan, wanted: bool) -> Order {
+    let is_paused = plan.spec["paused"].as_bool().unwrap_or_default();
+    match (is_paused, wanted) {
+        (true, true) => Order::Nothing(format!("{name} is paused already")),
+        (false, false) => Order::Nothing(format!("{name} is not paused")),
+        _ => Order::Paused(wanted),
+    }
+}
+
+fn abort<'a>(
+    name: &str,
+    status: &'a ReleasePlanStatus,
+    named: Option<&str>,
+) -> Result<&'a str, Refusal> {
+    match (abortable(status), named) {
+        (Some(now), None) => Ok(now),
+        (Some(now), Some(named)) if now == named => Ok(now),
+        (Some(now), Some(named)) => refusal(
+            format!("{name} does not release {named} but {now}"),
+            format!("belay abort {name} --revision {now}"),
+        ),
+        (None, _) => {
+            let settles = status.release.as_ref().map(|release| release.stage);
+            if settles == Some(Stage::Settle) {
+                return refusal(
+                    format!(
+                        "{name} is preparing a release that has no name yet; nothing of it is live"
+                    ),
+                    format!("belay pause {name} keeps it from going on"),
+                );
+            }
+            refusal(
+                format!("{name} has no release to abort: {}", now(status)),
+                format!("belay history {name}"),
+            )
+        }
+    }
+}
+
+fn retry<'a>(
+    name: &str,
+    plan: &StoredPlan,
+    status: &'a ReleasePlanStatus,
+    named: Option<&'a str>,
+) -> Result<&'a str, Refusal> {
+    let known = retryable(status);
+    let content = Plan::parse(&plan.spec).ok();
+    let content = content.as_ref().map(Plan::content);
+    // Content that has left the plan cannot be tried again.
+    let applies = |revision: &str| {
+        let refused = status.refused.iter().find(|r| r.revision == revision);
+        refused
+            .is_none_or(|r| !r.live.is_empty() || r.spec.is_none() || r.spec.as_deref() == content)
+    };
+    let mut latest = known.iter().rev();
+    let default = latest.find(|name| applies(name)).or(known.last());
+    match (default, named) {
+        (Some(last), None) => Ok(last),
+        (Some(_), Some(named)) if known.contains(&named) => Ok(named),
+        (Some(last), Some(named)) => refusal(
+            format!(
+                "{name} has not refused {named}; refused or failed are: {}",
+                known.join(", ")
+            ),
+            format!("belay retry {name} --revision {last}"),
+        ),
+        (None, _) => refusal(
+            format!("{name} has nothing to try again: {}", now(status)),
+            format!("belay history {name}"),
+        ),
+    }
+}
+
+fn undo<'a>(
+    name: &str,
+    status: &'a ReleasePlanStatus,
+    named: Option<&'a str>,
+) -> Result<&'a str, Refusal> {
+    let kept = undoable(status);
+    let stable = status.stable_revision.as_deref();
+    let at_rest = status.release.is_none();
+    let to = match named {
+        Some(named) => Some(named),
+        // In mid-release that is what an abort goes to, too.
+        None if !at_rest => stable,
+        None => before(status).or_else(|| {
+            let mut others = kept.iter().rev().copied();
+            others.find(|name| Some(*name) != stable)
+        }),
+    };
+    let Some(to) = to else {
+        return refusal(
+            format!("{name} has no earlier revision to go to: {}", now(status)),
+            format!("belay history {name}"),
+        );
+    };
+    if Some(to) == stable {
+        if at_rest {
+            return refusal(
+                format!("{to} is the stable revision of {name} already"),
+                format!("belay history {name} shows the others"),
+            );
+        }
+        return Ok(to);
+    }
+    // Where the status was lost, the revisions alone say what is kept.
+    if !kept.is_empty() && !kept.contains(&to) {
+        return refusal(
+            format!("{name} does not keep {to}; kept are: {}", kept.join(", ")),
+            format!("belay history {name}"),
+        );
+    }
+    Ok(to)
+}
+
+/// The revision that was stable before the present one.
+fn before(status: &ReleasePlanStatus) -> Option<&str> {
+    let stable = status.stable_revision.as_ref();
+    let mut records = status.history.iter().rev();
+    let last = records.find(|record| {
+        record.result == ReleaseResult::Succeeded && record.revision.as_ref() == stable
+    })?;
+    last.from
+        .as_deref()
+        .filter(|from| Some(*from) != stable.map(String::as_str))
+}
+
+/// What is so now, in a few words.
+fn now(status: &ReleasePlanStatus) -> String {
+    match (status.phase, &status.stable_revision) {
+        (None, _) => "the operator has not looked at it yet".to_owned(),
+        (Some(Phase::Stable), Some(stable)) => format!("it is Stable on {stable}"),
+        (Some(phase), Some(stable)) => format!("it is {phase:?}, and {stable} is stable"),
+        (Some(phase), None) => format!("it is {phase:?}"),
+    }
+}
+
+impl Order {
+    /// As a merge patch.
+    pub(super) fn patch(&self) -> Option<Value> {
+        match self {
+            Self::Annotation { name, revision } => {
+                Some(json!({"metadata": {"annotations": {*name: revision}}}))
+            }
+            Self::Paused(paused) => Some(json!({"spec": {"paused": paused}})),
+            Self::Nothing(_) => None,
+        }
+    }
+
+    /// As a command of kubectl, with its flags for the cluster.
+    pub(super) fn kubectl(&self, plan: &str, flags: &[String]) -> Option<String> {
+        let mut words = vec!["kubectl".to_owned()];
+        words.extend(flags.iter().cloned());
+        let object = format!("releaseplan/{plan}");
+        match self {
+            Self::Annotation { name, revision } => {
+                words.extend(["annotate".into(), "--overwrite".into(), object]);
+                words.push(format!("{name}={revision}"));
+            }
+            Self::Paused(_) => {
+                words.extend(["patch".into(), object, "--type=merge".into(), "-p".into()]);
+                words.push(format!("'{}'", self.patch()?));
+            }
+            Self::Nothing(_) => return None,
+        }
+        Some(words.join(" "))
+    }
+}

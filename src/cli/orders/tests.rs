@@ -1,0 +1,106 @@
+use expect_test::expect;
+use serde_json::json;
+
+use super::{
+    super::testing::{rolled_back, with},
+    *,
+};
+
+fn sent(verb: Verb, plan: &StoredPlan, named: Option<&str>) -> String {
+    match verb.order(plan, named) {
+        Ok(order) => match order.kubectl("shop", &[]) {
+            Some(command) => command,
+            None => format!("{order:?}"),
+        },
+        Err(refusal) => format!("{} | {}", refusal.message, refusal.hint),
+    }
+}
+
+fn rolling_out() -> StoredPlan {
+    with(|plan| {
+        plan["status"]["phase"] = json!("RollingOut");
+        plan["status"]["targetRevision"] = json!("shop-cccc");
+        plan["status"]["release"] = json!({
+            "number": 2, "kind": "Content", "stage": "Promote", "content": "c",
+            "startedAt": "2026-03-01T11:59:00.000000Z",
+            "stageSince": "2026-03-01T11:59:00.000000Z", "applied": ["shop-cccc"],
+        });
+    })
+}
+
+#[test]
+fn an_abort_names_what_is_released_and_nothing_else() {
+    let plan = rolling_out();
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/abort=shop-cccc"]
+        .assert_eq(&sent(Verb::Abort, &plan, None));
+    assert_eq!(
+        sent(Verb::Abort, &plan, Some("shop-cccc")),
+        sent(Verb::Abort, &plan, None)
+    );
+    expect![
+        "shop does not release shop-dddd but shop-cccc | belay abort shop --revision shop-cccc"
+    ]
+    .assert_eq(&sent(Verb::Abort, &plan, Some("shop-dddd")));
+    expect!["shop has no release to abort: it is Stable on shop-bbbb | belay history shop"]
+        .assert_eq(&sent(Verb::Abort, &with(|_| {}), None));
+}
+
+#[test]
+fn a_retry_names_what_failed_last() {
+    let plan = with(rolled_back);
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-cccc"]
+        .assert_eq(&sent(Verb::Retry, &plan, None));
+    expect!["shop has not refused shop-aaaa; refused or failed are: shop-cccc | belay retry shop --revision shop-cccc"]
+        .assert_eq(&sent(Verb::Retry, &plan, Some("shop-aaaa")));
+    expect!["shop has nothing to try again: it is Stable on shop-bbbb | belay history shop"]
+        .assert_eq(&sent(Verb::Retry, &with(|_| {}), None));
+}
+
+#[test]
+fn a_retry_is_about_content_that_the_plan_still_asks_for() {
+    let asks = crate::plan::Plan::parse(&with(|_| {}).spec).unwrap();
+    let plan = with(|plan| {
+        rolled_back(plan);
+        plan["status"]["refused"][0]["spec"] = json!(asks.content());
+        let mut gone = plan["status"]["refused"][0].clone();
+        gone["revision"] = json!("shop-gone");
+        gone["spec"] = json!("of another time");
+        plan["status"]["refused"].as_array_mut().unwrap().push(gone);
+    });
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-cccc"]
+        .assert_eq(&sent(Verb::Retry, &plan, None));
+}
+
+#[test]
+fn an_undo_goes_to_the_revision_before_or_to_a_kept_one() {
+    let plan = with(rolled_back);
+    let back = "kubectl annotate --overwrite releaseplan/shop belay.dev/undo=shop-aaaa";
+    assert_eq!(sent(Verb::Undo, &plan, None), back);
+    assert_eq!(sent(Verb::Undo, &plan, Some("shop-aaaa")), back);
+    expect!["shop does not keep shop-cccc; kept are: shop-aaaa, shop-bbbb | belay history shop"]
+        .assert_eq(&sent(Verb::Undo, &plan, Some("shop-cccc")));
+    expect![
+        "shop-bbbb is the stable revision of shop already | belay history shop shows the others"
+    ]
+    .assert_eq(&sent(Verb::Undo, &plan, Some("shop-bbbb")));
+    // During a release, back means to what is stable.
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/undo=shop-bbbb"]
+        .assert_eq(&sent(Verb::Undo, &rolling_out(), None));
+    let first = with(|plan| plan["status"]["history"] = json!([]));
+    expect![
+        "shop has no earlier revision to go to: it is Stable on shop-bbbb | belay history shop"
+    ]
+    .assert_eq(&sent(Verb::Undo, &first, None));
+}
+
+#[test]
+fn a_pause_is_the_one_field_and_is_not_sent_twice() {
+    let plan = with(|_| {});
+    expect![[r#"kubectl patch releaseplan/shop --type=merge -p '{"spec":{"paused":true}}'"#]]
+        .assert_eq(&sent(Verb::Pause, &plan, None));
+    expect![[r#"Nothing("shop is not paused")"#]].assert_eq(&sent(Verb::Resume, &plan, None));
+    let paused = with(|plan| plan["spec"]["paused"] = json!(true));
+    expect![[r#"kubectl patch releaseplan/shop --type=merge -p '{"spec":{"paused":false}}'"#]]
+        .assert_eq(&sent(Verb::Resume, &paused, None));
+    expect![[r#"Nothing("shop is paused already")"#]].assert_eq(&sent(Verb::Pause, &paused, None));
+}

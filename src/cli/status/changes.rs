@@ -1,0 +1,95 @@
+//! What became different between two looks at a plan, a line for each: what
+//! `--watch` appends where there is no terminal.
+
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+
+use super::{
+    model::{ComponentView, Health, PlanStatus, PodTrouble},
+    render::told,
+};
+
+/// Lines to append; without an earlier look, what is worth knowing at first.
+pub(super) fn changes(
+    before: Option<&PlanStatus>,
+    plan: &PlanStatus,
+    now: Timestamp,
+) -> Vec<String> {
+    let stamp = Time(now).0.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let line = |text: String| format!("{stamp} {}/{} {text}", plan.namespace, plan.name);
+    let mut lines = Vec::new();
+    // An edit that was just made is told by what comes of it.
+    let fresh = plan.verdict.reason == "Edited" && plan.verdict.health == Health::Working;
+    if before.is_none_or(|before| headline(before) != headline(plan) && !fresh) {
+        lines.push(line(headline(plan)));
+    }
+    for component in plan.components() {
+        let known = before.and_then(|b| b.components().iter().find(|c| c.name == component.name));
+        let told = summary(component);
+        if known.is_none_or(|known| summary(known) != told) {
+            lines.push(line(told));
+        }
+        for pod in component.trouble() {
+            let mut known = known.into_iter().flat_map(ComponentView::trouble);
+            if !known.any(|k| is_same(k, pod)) {
+                let text = told_of(component, pod, now);
+                lines.push(line(text));
+            }
+        }
+        for pod in known.into_iter().flat_map(ComponentView::trouble) {
+            if !component.trouble().any(|p| p.pod == pod.pod) {
+                lines.push(line(format!(
+                    "{}: {} is out of trouble or gone",
+                    component.name, pod.pod
+                )));
+            }
+        }
+    }
+    for note in &plan.unread {
+        if before.is_none_or(|before| !before.unread.contains(note)) {
+            lines.push(line(format!("! {note}")));
+        }
+    }
+    lines
+}
+
+fn headline(plan: &PlanStatus) -> String {
+    let verdict = &plan.verdict;
+    let step = plan
+        .step
+        .as_ref()
+        .map_or_else(String::new, |step| format!(" {step}"));
+    let phase = plan
+        .phase
+        .map_or_else(|| "New".to_owned(), |phase| format!("{phase:?}"));
+    let why = match (&verdict.cause, verdict.message.is_empty()) {
+        // The rest of the message repeats the cause.
+        (Some(cause), _) => format!("{:?}: {}", cause.cause, cause.message),
+        (None, true) => verdict.title.clone(),
+        (None, false) => verdict.message.clone(),
+    };
+    format!("{phase}{step} {}: {why}", verdict.reason)
+}
+
+fn summary(component: &ComponentView) -> String {
+    let state = component
+        .state
+        .map_or_else(String::new, |state| format!(", {state:?}"));
+    let Some(counts) = component.deployment else {
+        return format!(
+            "{}: {} is not there{state}",
+            component.name, component.workload
+        );
+    };
+    format!(
+        "{}: {}/{} ready, {} updated{state}",
+        component.name, counts.ready, counts.wanted, counts.updated
+    )
+}
+
+fn told_of(component: &ComponentView, pod: &PodTrouble, now: Timestamp) -> String {
+    format!("{}: {}", component.name, told(pod, 0, now))
+}
+
+fn is_same(a: &PodTrouble, b: &PodTrouble) -> bool {
+    a.pod == b.pod && a.reason == b.reason && a.restarts == b.restarts && a.container == b.container
+}

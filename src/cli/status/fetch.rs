@@ -1,0 +1,178 @@
+//! Reads what `belay status` shows: one paged list for each kind, as narrow as
+//! labels and fields allow, and never a call for each object.
+//!
+//! What the caller may not read is left out and said, not taken for absent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::jiff::Timestamp;
+use kube::{Api, Client, Resource, api::ListParams};
+use serde::de::DeserializeOwned;
+
+use super::{
+    Caller, PlanStatus,
+    objects::{DeploymentView, PodView, ReplicaSetView},
+    tree::{World, common_selector, tree},
+};
+use crate::{
+    api::StoredPlan,
+    cli::{CliError, list_all},
+    machine::scope,
+    plan::{Plan, Target, targets_of},
+};
+
+/// What was read of one namespace.
+#[derive(Default)]
+pub(super) struct Read {
+    pub(super) deployments: Vec<DeploymentView>,
+    pub(super) sets: Vec<ReplicaSetView>,
+    pub(super) pods: Vec<PodView>,
+    pub(super) unread: Vec<String>,
+}
+
+impl Read {
+    /// As it is indexed for the plans of the namespace.
+    pub(super) fn world(&self) -> World<'_> {
+        World::new(
+            &self.deployments,
+            &self.sets,
+            &self.pods,
+            self.unread.clone(),
+        )
+    }
+}
+
+/// The plans with everything below them, in their order.
+pub(super) async fn trees(
+    client: &Client,
+    plans: &[StoredPlan],
+    now: Timestamp,
+    caller: &Caller,
+) -> Result<Vec<PlanStatus>, CliError> {
+    let mut read: BTreeMap<&str, Read> = BTreeMap::new();
+    for plan in plans {
+        let namespace = namespace_of(plan);
+        if !read.contains_key(namespace) {
+            let there = plans.iter().filter(|plan| namespace_of(plan) == namespace);
+            let names = workloads(there);
+            read.insert(namespace, below(client, namespace, &names).await?);
+        }
+    }
+    let worlds: BTreeMap<&str, World<'_>> = read
+        .iter()
+        .map(|(namespace, read)| (*namespace, read.world()))
+        .collect();
+    let trees = plans.iter().filter_map(|plan| {
+        let world = worlds.get(namespace_of(plan))?;
+        Some(tree(plan, world, now, caller))
+    });
+    Ok(trees.collect())
+}
+
+/// Namespace of a plan.
+pub(super) fn namespace_of(plan: &StoredPlan) -> &str {
+    plan.metadata.namespace.as_deref().unwrap_or_default()
+}
+
+/// Names of the workloads of plans.
+pub(super) fn workloads<'a>(plans: impl Iterator<Item = &'a StoredPlan>) -> BTreeSet<String> {
+    let targets = plans.flat_map(|plan| -> Vec<Target> {
+        let parsed = Plan::parse(&plan.spec).ok();
+        let status = plan.status.clone().unwrap_or_default();
+        let scope = scope(parsed.as_ref(), &status);
+        // Of a plan that is not valid the names alone can still be read.
+        let named = targets_of(plan);
+        scope
+            .into_iter()
+            .map(|scope| scope.target)
+            .chain(named)
+            .collect()
+    });
+    targets.map(|target| target.name).collect()
+}
+
+/// A selector of fields that names the only workload, if there is only one.
+pub(super) fn only(names: &BTreeSet<String>) -> Option<String> {
+    let first = names.first().filter(|_| names.len() == 1)?;
+    Some(format!("metadata.name={first}"))
+}
+
+/// What has to be told if a kind cannot be read; an error if that is not for
+/// want of rights.
+fn read<T>(
+    kind: &str,
+    namespace: &str,
+    listed: Result<Vec<T>, kube::Error>,
+    unread: &mut Vec<String>,
+) -> Result<Vec<T>, CliError> {
+    match listed {
+        Ok(found) => Ok(found),
+        Err(kube::Error::Api(status)) if status.is_forbidden() => {
+            unread.push(forbidden(kind, namespace));
+            Ok(Vec::new())
+        }
+        Err(error) => {
+            let doing = format!("list {kind} in namespace {namespace}");
+            Err(CliError::api(doing, error))
+        }
+    }
+}
+
+/// What is told of a kind that may not be read.
+pub(super) fn forbidden(kind: &str, namespace: &str) -> String {
+    format!("{kind} are not shown: you may not list them in namespace {namespace}")
+}
+
+async fn below(
+    client: &Client,
+    namespace: &str,
+    names: &BTreeSet<String>,
+) -> Result<Read, CliError> {
+    let mut unread = Vec::new();
+    let all = list::<DeploymentView>(client, namespace, only(names).as_deref(), None).await;
+    let mut deployments = read("deployments", namespace, all, &mut unread)?;
+    deployments.retain(|d| {
+        d.metadata
+            .name
+            .as_ref()
+            .is_some_and(|name| names.contains(name))
+    });
+    if deployments.is_empty() {
+        return Ok(Read {
+            unread,
+            ..Read::default()
+        });
+    }
+    let labels = common_selector(deployments.iter());
+    let (sets, pods) = futures::future::join(
+        list::<ReplicaSetView>(client, namespace, None, labels.as_deref()),
+        list::<PodView>(client, namespace, None, labels.as_deref()),
+    )
+    .await;
+    Ok(Read {
+        sets: read("replicasets", namespace, sets, &mut unread)?,
+        pods: read("pods", namespace, pods, &mut unread)?,
+        deployments,
+        unread,
+    })
+}
+
+async fn list<K>(
+    client: &Client,
+    namespace: &str,
+    fields: Option<&str>,
+    labels: Option<&str>,
+) -> Result<Vec<K>, kube::Error>
+where
+    K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned,
+{
+    let params = ListParams {
+        field_selector: fields.map(str::to_owned),
+        label_selector: labels.map(str::to_owned),
+        ..ListParams::default()
+    };
+    list_all(&Api::<K>::namespaced(client.clone(), namespace), params).await
+}

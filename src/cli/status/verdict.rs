@@ -1,0 +1,530 @@
+//! The one thing that a plan waits for, in words for somebody who was woken up:
+//! what, since when, what happens next by itself, and what a person can do.
+//!
+//! What the operator recorded is passed on in its own words. Only what follows
+//! from it is said here, and nothing is judged anew.
+
+use std::time::Duration;
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::{SignedDuration, Timestamp},
+};
+
+use super::{
+    Caller,
+    model::{CauseView, Health, Verdict, Way},
+    tree::seconds,
+    words,
+};
+use crate::{
+    api::{
+        Cause, ComponentState, ConditionType, Phase, Reason, RefusedContent, ReleasePlanStatus,
+        ReleaseResult, Stage, StoredPlan,
+    },
+    plan::{Plan, abortable, retryable, undoable},
+};
+
+/// An edit that the operator has not seen for this long tells that it is away.
+const AWAY: Duration = Duration::from_secs(15);
+
+/// What a verdict is made from.
+struct Facts<'a> {
+    stored: &'a StoredPlan,
+    status: &'a ReleasePlanStatus,
+    plan: Option<&'a Plan>,
+    now: Timestamp,
+    caller: &'a Caller,
+}
+
+/// What a plan waits for.
+pub(super) fn of(
+    stored: &StoredPlan,
+    status: &ReleasePlanStatus,
+    plan: Option<&Plan>,
+    now: Timestamp,
+    caller: &Caller,
+) -> Verdict {
+    let facts = Facts {
+        stored,
+        status,
+        plan,
+        now,
+        caller,
+    };
+    if let Some(fault) = &stored.status_fault {
+        return facts.plain(
+            "StatusUnreadable",
+            "This version of the command cannot read the status",
+            fault.clone(),
+            "the operator goes on without regard to this",
+        );
+    }
+    let Some(ready) = condition(status, ConditionType::Ready) else {
+        return facts.unseen();
+    };
+    if status.observed_generation < stored.metadata.generation {
+        return facts.edited(ready);
+    }
+    facts.told(ready)
+}
+
+/// What is released was healthy, and is not any more: after a release nobody
+/// judges, so that nothing goes back by itself.
+pub(super) fn broken_since(
+    verdict: &mut Verdict,
+    stored: &StoredPlan,
+    status: &ReleasePlanStatus,
+    caller: &Caller,
+) {
+    if verdict.health != Health::Ok {
+        return;
+    }
+    let facts = Facts {
+        stored,
+        status,
+        plan: None,
+        now: Timestamp::UNIX_EPOCH,
+        caller,
+    };
+    verdict.health = Health::Failed;
+    "Was healthy when it was released, and is not now".clone_into(&mut verdict.title);
+    "nothing goes back by itself: only a release is judged".clone_into(&mut verdict.next);
+    verdict.ways.extend(facts.undo().flatten());
+}
+
+fn condition(status: &ReleasePlanStatus, type_: ConditionType) -> Option<&Condition> {
+    let mut conditions = status.conditions.iter();
+    conditions.find(|c| c.type_ == type_.as_str())
+}
+
+fn holds(status: &ReleasePlanStatus, type_: ConditionType) -> Option<&Condition> {
+    condition(status, type_).filter(|c| c.status == "True")
+}
+
+/// The reason of a condition; none if it is of a later version.
+fn reason_of(condition: &Condition) -> Option<Reason> {
+    let mut all = Reason::ALL.iter();
+    all.find(|r| r.as_str() == condition.reason).copied()
+}
+
+fn way(effect: &str, command: Option<String>) -> Way {
+    Way {
+        effect: effect.to_owned(),
+        command,
+    }
+}
+
+impl Facts<'_> {
+    fn name(&self) -> &str {
+        self.stored.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    fn namespace(&self) -> &str {
+        self.stored
+            .metadata
+            .namespace
+            .as_deref()
+            .unwrap_or_default()
+    }
+
+    /// A command about this plan, as it can be pasted anywhere.
+    fn command(&self, verb: &str, more: &str) -> Option<String> {
+        let (name, namespace) = (self.name(), self.namespace());
+        Some(self.caller.command(verb, name, more, namespace))
+    }
+
+    fn kubectl(&self, rest: &str) -> Option<String> {
+        Some(self.caller.kubectl(rest, self.namespace()))
+    }
+
+    fn doctor(&self) -> Way {
+        let namespace = self.caller.kubectl("get pods", "belay-system");
+        way("see whether the operator runs", Some(namespace))
+    }
+
+    fn plain(&self, reason: &str, title: &str, message: String, next: &str) -> Verdict {
+        Verdict {
+            health: Health::Failed,
+            reason: reason.to_owned(),
+            title: title.to_owned(),
+            message,
+            cause: None,
+            since: None,
+            next: next.to_owned(),
+            next_at: None,
+            ways: Vec::new(),
+        }
+    }
+
+    /// A plan that the operator has not looked at.
+    fn unseen(&self) -> Verdict {
+        let since = self.stored.metadata.creation_timestamp.clone();
+        let away = self.is_long(since.as_ref());
+        let next = "the operator looks at a new plan within seconds while it runs";
+        Verdict {
+            health: if away {
+                Health::Failed
+            } else {
+                Health::Working
+            },
+            since,
+            ways: if away {
+                vec![self.doctor()]
+            } else {
+                Vec::new()
+            },
+            ..self.plain(
+                "New",
+                "Not looked at by the operator yet",
+                String::new(),
+                next,
+            )
+        }
+    }
+
+    /// A plan whose newest edit the operator has not looked at.
+    fn edited(&self, ready: &Condition) -> Verdict {
+        let entries = self.stored.metadata.managed_fields.iter().flatten();
+        let edits = entries.filter(|entry| entry.subresource.is_none());
+        let since = edits
+            .filter_map(|entry| entry.time.clone())
+            .max_by_key(|time| time.0);
+        let away = self.is_long(since.as_ref());
+        let message = format!(
+            "the plan is at generation {}, the operator has seen {}; before that: {} ({})",
+            self.stored.metadata.generation.unwrap_or_default(),
+            self.status.observed_generation.unwrap_or_default(),
+            ready.message,
+            ready.reason,
+        );
+        let next = "the operator looks at an edit within seconds while it runs";
+        Verdict {
+            health: if away {
+                Health::Failed
+            } else {
+                Health::Working
+            },
+            since,
+            ways: if away {
+                vec![self.doctor()]
+            } else {
+                Vec::new()
+            },
+            ..self.plain(
+                "Edited",
+                "The last edit is not looked at by the operator yet",
+                message,
+                next,
+            )
+        }
+    }
+
+    fn is_long(&self, since: Option<&Time>) -> bool {
+        since.is_some_and(|since| super::pods::age(since, self.now) > AWAY)
+    }
+
+    fn told(&self, ready: &Condition) -> Verdict {
+        let reason = reason_of(ready);
+        let stalled = holds(self.status, ConditionType::Stalled);
+        let (next, next_at) = self.next(reason);
+        Verdict {
+            health: self.health(ready, reason),
+            reason: ready.reason.clone(),
+            title: reason.map_or_else(
+                || ready.reason.clone(),
+                |reason| words::title(reason, self.is_paused()).to_owned(),
+            ),
+            message: ready.message.clone(),
+            cause: self.cause(reason),
+            since: self.since(reason, stalled),
+            next,
+            next_at,
+            ways: self.ways(reason),
+        }
+    }
+
+    fn health(&self, ready: &Condition, reason: Option<Reason>) -> Health {
+        if ready.status == "True" {
+            return Health::Ok;
+        }
+        match reason {
+            Some(Reason::Paused | Reason::WorkloadPaused | Reason::Undone) => Health::Held,
+            Some(Reason::RollbackStarted | Reason::RollingBack) => Health::Failed,
+            _ if holds(self.status, ConditionType::Stalled).is_some() => Health::Failed,
+            _ if self.status.phase == Some(Phase::Rollback) => Health::Failed,
+            _ => Health::Working,
+        }
+    }
+
+    fn is_paused(&self) -> bool {
+        self.plan.is_some_and(Plan::paused)
+    }
+
+    /// Since when it is like this.
+    fn since(&self, reason: Option<Reason>, stalled: Option<&Condition>) -> Option<Time> {
+        let release = self.status.release.as_ref();
+        if let Some(reason) = reason
+            && matches!(reason, Reason::Paused | Reason::WorkloadPaused)
+            && let Some(held) = release.and_then(|r| r.held_since.as_ref())
+        {
+            return Some(seconds(held));
+        }
+        if let Some(stalled) = stalled {
+            return Some(stalled.last_transition_time.clone());
+        }
+        if let Some(release) = release {
+            return Some(seconds(&release.stage_since));
+        }
+        let ready = holds(self.status, ConditionType::Ready)
+            .or_else(|| holds(self.status, ConditionType::Reconciling))
+            .or_else(|| condition(self.status, ConditionType::Ready))?;
+        Some(ready.last_transition_time.clone())
+    }
+
+    /// Why it goes back, went back or stopped.
+    fn cause(&self, reason: Option<Reason>) -> Option<CauseView> {
+        let failure = self
+            .status
+            .release
+            .as_ref()
+            .and_then(|r| r.failure.as_ref());
+        if let Some(failure) = failure {
+            return Some(CauseView {
+                cause: failure.cause,
+                component: failure.component.clone(),
+                message: failure.message.clone(),
+                at: seconds(&failure.at),
+            });
+        }
+        if !matches!(reason, Some(Reason::RolledBack | Reason::Undone)) {
+            return None;
+        }
+        let refused = self.refused()?;
+        Some(CauseView {
+            cause: refused.cause,
+            component: None,
+            message: refused.message.clone(),
+            at: refused.at.clone(),
+        })
+    }
+
+    /// The refused content that holds the plan where it is.
+    fn refused(&self) -> Option<&RefusedContent> {
+        let content = self.plan.map(Plan::content);
+        let last = self.status.history.last();
+        let last = last.filter(|record| record.result == ReleaseResult::RolledBack);
+        let last = last.and_then(|record| record.revision.as_deref());
+        self.status.refused.iter().rev().find(|refused| {
+            (refused.spec.is_some() && refused.spec.as_deref() == content)
+                || (refused.spec.is_none() && last == Some(refused.revision.as_str()))
+        })
+    }
+
+    /// The first component whose deadline comes, and when that is.
+    fn deadline(&self) -> Option<(&str, Timestamp)> {
+        let held = self
+            .status
+            .release
+            .as_ref()
+            .is_some_and(|r| r.held_since.is_some());
+        if held || self.is_paused() && self.status.phase == Some(Phase::RollingOut) {
+            return None;
+        }
+        let deadline = SignedDuration::try_from(self.plan?.progress_deadline()).ok()?;
+        let running = self.status.components.iter().filter(|c| {
+            use ComponentState::{Missing, Restoring, Updated, Updating};
+            matches!(c.state, Some(Updating | Updated | Restoring | Missing))
+        });
+        let ends = running.filter_map(|c| {
+            let at = c.progress_at.as_ref()?.0.checked_add(deadline).ok()?;
+            Some((c.name.as_str(), at))
+        });
+        ends.min_by_key(|(_, at)| *at)
+    }
+
+    /// What happens next by itself, and when at the latest.
+    fn next(&self, reason: Option<Reason>) -> (String, Option<Time>) {
+        let stage = self.status.release.as_ref().map(|release| release.stage);
+        let stalled = holds(self.status, ConditionType::Stalled).is_some();
+        if let (Some(Stage::Promote | Stage::Bake), Some((component, at)), false) =
+            (stage, self.deadline(), stalled)
+        {
+            let text = format!("all goes back if {component} makes no progress");
+            return (text, Some(Time(at)));
+        }
+        if reason == Some(Reason::Baking)
+            && let (Some(plan), Some(release)) = (self.plan, &self.status.release)
+            && let Ok(bake) = SignedDuration::try_from(plan.bake_time())
+            && let Ok(end) = release.stage_since.0.checked_add(bake)
+        {
+            return ("stable if nothing fails".to_owned(), Some(Time(end)));
+        }
+        if let (Some(Stage::Restore), Some((component, at)), false) =
+            (stage, self.deadline(), stalled)
+        {
+            let text = format!(
+                "rolled back once all are available; called stalled if {component} makes no progress"
+            );
+            return (text, Some(Time(at)));
+        }
+        (words::next(reason).to_owned(), None)
+    }
+
+    /// What a person can do.
+    fn ways(&self, reason: Option<Reason>) -> Vec<Way> {
+        let Some(reason) = reason else {
+            return Vec::new();
+        };
+        let abort = |effect: &str| {
+            let current = abortable(self.status)?;
+            Some(way(
+                effect,
+                self.command("abort", &format!("--revision {current}")),
+            ))
+        };
+        let mut ways: Vec<Option<Way>> = Vec::new();
+        let edit = || Some(way("change the content of the plan", None));
+        match reason {
+            Reason::Settling
+            | Reason::ReleaseStarted
+            | Reason::Promoting
+            | Reason::Baking
+            | Reason::Superseded
+            | Reason::RetryRequested
+            | Reason::UndoRequested
+            | Reason::Reasserted => {
+                ways.push(abort("go back now"));
+                ways.push(Some(way("hold it where it is", self.command("pause", ""))));
+            }
+            Reason::RollbackStarted | Reason::RollingBack => {
+                ways.push(abort("end the rollback and keep what is live"));
+            }
+            Reason::ConfigMapEdited => {
+                ways.push(abort("end the rollback and keep what is live"));
+            }
+            Reason::RollbackStalled => {
+                ways.push(self.stalled_pods());
+                ways.extend(self.undo());
+                ways.push(abort("end the rollback and keep what is live"));
+            }
+            Reason::RolledBack | Reason::Undone => {
+                ways.push(edit());
+                let refused = self.refused().map(|refused| refused.revision.clone());
+                ways.extend(refused.map(|name| self.retry(&name)));
+            }
+            Reason::Frozen => {
+                ways.push(abort("go back"));
+                ways.push(edit());
+                ways.extend(self.retries());
+            }
+            Reason::ReleaseFailed | Reason::RollbackAborted => {
+                ways.push(edit());
+                ways.extend(self.undo());
+                ways.extend(self.retries());
+            }
+            Reason::Paused => ways.push(Some(way("go on", self.command("resume", "")))),
+            Reason::WorkloadPaused => ways.extend(self.paused_workloads()),
+            Reason::StatusLost => ways.extend(self.undo()),
+            Reason::InvalidPlan | Reason::NotAvailableYet => {
+                let edit = format!("edit releaseplan {}", self.name());
+                ways.push(Some(way("correct the plan", self.kubectl(&edit))));
+            }
+            Reason::Deleting => {
+                let text = format!(
+                    "patch releaseplan {} --type=merge -p '{{\"spec\":{{\"deletionPolicy\":\"Keep\"}}}}'",
+                    self.name()
+                );
+                ways.push(Some(way(
+                    "let it go with what is live",
+                    self.kubectl(&text),
+                )));
+            }
+            Reason::ReconcileError => ways.push(Some(self.doctor())),
+            Reason::TemplateMismatch | Reason::TemplateRefused => ways.push(edit()),
+            Reason::Contended | Reason::Conflict => {
+                ways.push(Some(way(
+                    "take the field or workload out of one of the two",
+                    None,
+                )));
+            }
+            Reason::TargetsMissing => {
+                ways.push(Some(way(
+                    "create them, or correct the names in the plan",
+                    None,
+                )));
+            }
+            Reason::Released
+            | Reason::BaselineTaken
+            | Reason::BaselineUnavailable
+            | Reason::Reverted
+            | Reason::RetryIgnored
+            | Reason::AbortIgnored
+            | Reason::UndoIgnored
+            | Reason::RevisionLost
+            | Reason::SnapshotLost
+            | Reason::ConfigMapMissing
+            | Reason::ConfigMapRefused
+            | Reason::StatusRebuilt
+            | Reason::DeletionFinished => {}
+        }
+        if self.is_paused() && reason != Reason::Paused {
+            ways.push(Some(way("end the pause", self.command("resume", ""))));
+        }
+        ways.into_iter().flatten().collect()
+    }
+
+    fn retry(&self, revision: &str) -> Option<Way> {
+        let held = self
+            .status
+            .refused
+            .iter()
+            .any(|r| r.revision == revision && r.cause == Cause::Undone);
+        let effect = if held {
+            "release the plan's content after all"
+        } else {
+            "try the same again"
+        };
+        let more = format!("--revision {revision}");
+        Some(way(effect, self.command("retry", &more)))
+    }
+
+    fn retries(&self) -> Vec<Option<Way>> {
+        let last = retryable(self.status).last().copied();
+        last.map(|name| self.retry(name)).into_iter().collect()
+    }
+
+    fn undo(&self) -> Option<Option<Way>> {
+        let stable = self.status.stable_revision.as_deref();
+        let kept = undoable(self.status);
+        let failed = self.status.phase == Some(Phase::Failed);
+        let to = stable.filter(|_| failed).or_else(|| {
+            kept.iter()
+                .rev()
+                .copied()
+                .find(|name| Some(*name) != stable)
+        })?;
+        let command = self.command("undo", &format!("--to {to}"));
+        Some(Some(way("go to an earlier revision", command)))
+    }
+
+    fn stalled_pods(&self) -> Option<Way> {
+        let waits = |c: &&crate::api::ComponentStatus| c.progress_at.is_some();
+        let component = self.status.components.iter().find(waits)?;
+        let name = component.workload.name.as_deref()?;
+        let text = format!("describe deployment {name}");
+        Some(way("find out why its pods do not run", self.kubectl(&text)))
+    }
+
+    fn paused_workloads(&self) -> Vec<Option<Way>> {
+        let open = self.status.components.iter().filter(|c| {
+            c.state == Some(ComponentState::Updating) && c.updated_replicas < c.replicas
+        });
+        open.filter_map(|c| c.workload.name.as_deref())
+            .map(|name| {
+                let text = format!("rollout resume deployment/{name}");
+                Some(way("go on", self.kubectl(&text)))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,218 @@
+//! `belay status --watch`: on a terminal a screen that is kept up to date,
+//! elsewhere a line for each change.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use kube::Client;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    Caller, PlanStatus,
+    changes::changes,
+    feed::{Feed, Wanted},
+    list,
+    render::{Layout, tree as drawn},
+    screen::Screen,
+    text::{Line, Tone},
+    tree,
+};
+use crate::cli::{CliError, Document, Exit, Format, Invocation};
+
+/// Shortest time between two looks. What comes meanwhile is shown together.
+const PACE: Duration = Duration::from_millis(250);
+/// Longest time between two looks: times that are shown go on.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How it is shown.
+pub(super) struct View {
+    /// A line for each plan instead of everything below it.
+    pub(super) table: bool,
+    /// Whether plans of several namespaces are shown.
+    pub(super) namespaces: bool,
+    /// A form for programs.
+    pub(super) format: Option<Format>,
+}
+
+/// Shows plans until somebody ends it, or the plans that were named are gone.
+pub(super) async fn run(
+    client: Client,
+    wanted: Wanted,
+    view: &View,
+    caller: &Caller,
+    call: &mut Invocation<'_>,
+) -> Result<Exit, CliError> {
+    let named = wanted.names.len();
+    let mut feed = Feed::new(client, wanted);
+    let mut resized = signal(SignalKind::window_change())?;
+    let mut ended = signal(SignalKind::terminate())?;
+    let color = call.access.color.unwrap_or_default();
+    let mut screen = match view.format {
+        None => Screen::enter(color)?,
+        Some(_) => None,
+    };
+    let mut known: BTreeMap<(String, String), PlanStatus> = BTreeMap::new();
+    let mut noted = BTreeSet::new();
+    let mut due = Instant::now();
+    let mut changed = true;
+    loop {
+        let look = if changed { due } else { due + TICK - PACE };
+        tokio::select! {
+            alive = feed.next() => {
+                changed = true;
+                if !alive {
+                    return Ok(Exit::Done);
+                }
+                continue;
+            }
+            _ = resized.recv() => {}
+            _ = ended.recv() => return Ok(Exit::Interrupted),
+            () = sleep_until(look), if feed.is_complete() => {}
+        }
+        if !feed.is_complete() {
+            continue;
+        }
+        let now = call.clock.now();
+        let plans = look_at(&feed, view, caller, now);
+        match &mut screen {
+            Some(screen) => screen.show(lines(&plans, &feed, view, now, screen.layout()))?,
+            None => {
+                append(&plans, &mut known, view.format, now, call)?;
+                note(&feed, view, &mut noted, call)?;
+            }
+        }
+        match feed.fault() {
+            Some((text, true)) => {
+                drop(screen);
+                let hint = "without --watch, one plan that is named needs only get";
+                return Err(CliError::refused(text, hint));
+            }
+            None if named > 0 && plans.is_empty() => {
+                drop(screen);
+                writeln!(call.streams.err, "the plan is gone")?;
+                return Ok(Exit::Done);
+            }
+            Some((_, false)) | None => {}
+        }
+        changed = false;
+        due = Instant::now() + PACE;
+    }
+}
+
+fn look_at(
+    feed: &Feed,
+    view: &View,
+    caller: &Caller,
+    now: k8s_openapi::jiff::Timestamp,
+) -> Vec<PlanStatus> {
+    let stored = feed.plans();
+    if view.table {
+        let lines = stored.iter().map(|plan| tree::summary(plan, now, caller));
+        return lines.collect();
+    }
+    let mut worlds = BTreeMap::new();
+    let trees = stored.iter().map(|plan| {
+        let namespace = super::fetch::namespace_of(plan);
+        let world = worlds
+            .entry(namespace)
+            .or_insert_with(|| feed.world(namespace));
+        tree::tree(plan, world, now, caller)
+    });
+    trees.collect()
+}
+
+fn lines(
+    plans: &[PlanStatus],
+    feed: &Feed,
+    view: &View,
+    now: k8s_openapi::jiff::Timestamp,
+    layout: Layout,
+) -> Vec<Line> {
+    if view.table {
+        let mut plans = plans.to_vec();
+        list::sort(&mut plans);
+        let mut lines = list::table(&plans, view.namespaces, now, layout);
+        if plans.is_empty() {
+            lines = vec![Line::of(Tone::Plain, "There are no plans.")];
+        }
+        for note in feed.notes() {
+            lines.push(Line::of(Tone::Waits, &format!("! {note}")));
+        }
+        return lines;
+    }
+    let mut lines = Vec::new();
+    for plan in plans {
+        if !lines.is_empty() {
+            lines.push(Line::default());
+        }
+        lines.extend(drawn(plan, now, layout));
+    }
+    lines
+}
+
+/// Tells beside the answer what is not known; below a plan it is part of the
+/// answer.
+fn note(
+    feed: &Feed,
+    view: &View,
+    noted: &mut BTreeSet<String>,
+    call: &mut Invocation<'_>,
+) -> Result<(), CliError> {
+    let notes: BTreeSet<String> = feed.notes().into_iter().collect();
+    if view.table || view.format.is_some() {
+        for new in notes.difference(noted) {
+            writeln!(call.streams.err, "note: {new}")?;
+        }
+    }
+    *noted = notes;
+    Ok(())
+}
+
+/// Writes what changed since it was last written.
+fn append(
+    plans: &[PlanStatus],
+    known: &mut BTreeMap<(String, String), PlanStatus>,
+    format: Option<Format>,
+    now: k8s_openapi::jiff::Timestamp,
+    call: &mut Invocation<'_>,
+) -> Result<(), CliError> {
+    let mut gone = std::mem::take(known);
+    for plan in plans {
+        let key = (plan.namespace.clone(), plan.name.clone());
+        let before = gone.remove(&key);
+        match format {
+            None => {
+                for line in changes(before.as_ref(), plan, now) {
+                    writeln!(call.streams.out, "{line}")?;
+                }
+            }
+            Some(_) if before.as_ref() == Some(plan) => {}
+            Some(Format::Yaml) => {
+                let document = Document::new("PlanStatus", plan);
+                let text = serde_saphyr::to_string(&document);
+                let text = text.map_err(|error| CliError::Form(error.to_string()))?;
+                writeln!(call.streams.out, "---\n{text}")?;
+            }
+            Some(Format::Json | Format::Name) => {
+                let document = Document::new("PlanStatus", plan);
+                let text = serde_json::to_string(&document);
+                let text = text.map_err(|error| CliError::Form(error.to_string()))?;
+                writeln!(call.streams.out, "{text}")?;
+            }
+        }
+        known.insert(key, plan.clone());
+    }
+    if format.is_none() {
+        for (namespace, name) in gone.keys() {
+            let stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ");
+            writeln!(call.streams.out, "{stamp} {namespace}/{name} is gone")?;
+        }
+    }
+    call.streams.out.flush()?;
+    Ok(())
+}

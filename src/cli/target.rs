@@ -1,0 +1,292 @@
+//! What a command is about: `TYPE/NAME`, a bare name of a plan, or the objects
+//! of a file.
+//!
+//! Says what is meant; [`super::find`] looks for it in the cluster.
+
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use clap::Args;
+use serde_json::Value;
+
+use super::CliError;
+use crate::api::{GROUP, RELEASE_GENERATION};
+
+/// Kinds that a command takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A plan.
+    Plan,
+    /// A Deployment, which stands for the plan that names it.
+    Deployment,
+}
+
+/// An object that a command is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// Its namespace, where the file says one.
+    pub namespace: Option<String>,
+    /// Release generation that the file says: what `kubectl apply -o yaml`
+    /// answered.
+    pub generation: Option<i64>,
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.kind {
+            Kind::Plan => "releaseplan",
+            Kind::Deployment => "deployment",
+        };
+        write!(f, "{kind}/{}", self.name)
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, name) = match text.split_once('/') {
+            None => (Kind::Plan, text),
+            Some((kind, name)) => (kind.parse()?, name),
+        };
+        Self::new(kind, name)
+    }
+}
+
+impl Target {
+    fn new(kind: Kind, name: &str) -> Result<Self, String> {
+        let allowed =
+            |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+        if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) {
+            return Err(format!("{name:?} cannot be the name of an object"));
+        }
+        Ok(Self {
+            kind,
+            name: name.to_owned(),
+            namespace: None,
+            generation: None,
+        })
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "plan"
+            | "plans"
+            | "relplan"
+            | "relplans"
+            | "releaseplan"
+            | "releaseplans"
+            | "releaseplan.belay.dev"
+            | "releaseplans.belay.dev" => Ok(Self::Plan),
+            "deploy" | "deployment" | "deployments" | "deployment.apps" | "deployments.apps" => {
+                Ok(Self::Deployment)
+            }
+            _ => Err(format!(
+                "{text:?} is not a type that Belay knows (plan, deploy)"
+            )),
+        }
+    }
+}
+
+/// One plan.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct OnePlan {
+    /// NAME, plan/NAME, or deploy/NAME for the plan that holds it.
+    #[arg(
+        value_name = "PLAN",
+        required_unless_present = "file",
+        conflicts_with = "file"
+    )]
+    #[arg(add = super::completion::targets())]
+    pub target: Option<Target>,
+
+    /// File with the plan or its Deployment; - is standard input.
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// Any number of plans.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct SomePlans {
+    /// NAME, plan/NAME, or deploy/NAME for the plan that holds it.
+    #[arg(value_name = "PLAN")]
+    #[arg(add = super::completion::targets())]
+    pub targets: Vec<Target>,
+
+    /// File with plans or their Deployments; - is standard input.
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// All plans with these labels.
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with_all = ["targets", "files"])]
+    pub selector: Option<String>,
+
+    /// All plans of all namespaces.
+    #[arg(short = 'A', long, conflicts_with_all = ["targets", "files", "namespace"])]
+    pub all_namespaces: bool,
+}
+
+impl OnePlan {
+    /// The object that is meant.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that does not hold exactly one.
+    pub fn target(&self) -> Result<Target, CliError> {
+        let mut targets = targets(self.target.as_slice(), self.file.as_slice())?;
+        match (targets.pop(), targets.is_empty()) {
+            (Some(target), true) => Ok(target),
+            _ => Err(CliError::usage(
+                "the file holds several plans, and this is about one",
+                "name it: plan/NAME",
+            )),
+        }
+    }
+}
+
+impl SomePlans {
+    /// The objects that are named; none if all plans are meant.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or that holds none.
+    pub fn targets(&self) -> Result<Vec<Target>, CliError> {
+        targets(&self.targets, &self.files)
+    }
+}
+
+fn targets(named: &[Target], files: &[PathBuf]) -> Result<Vec<Target>, CliError> {
+    let mut targets = named.to_vec();
+    for file in files {
+        let text = read(file)?;
+        let found = parse(&text).map_err(|reason| CliError::File {
+            path: file.clone(),
+            reason,
+        })?;
+        targets.extend(found);
+    }
+    Ok(targets)
+}
+
+/// The text of a file, or of standard input for `-`.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read(path: &Path) -> Result<String, CliError> {
+    let text = if path == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(path)
+    };
+    text.map_err(|error| CliError::File {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+/// The objects in a manifest, which may be JSON. Of a file with both, the plans
+/// are meant; kinds that are neither plans nor Deployments are left out.
+fn parse(text: &str) -> Result<Vec<Target>, String> {
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
+    let mut targets = Vec::new();
+    for document in &documents {
+        match document["items"].as_array() {
+            Some(items) => items.iter().for_each(|item| targets.extend(object(item))),
+            None => targets.extend(object(document)),
+        }
+    }
+    let mut targets = targets.into_iter().collect::<Result<Vec<_>, _>>()?;
+    if targets.iter().any(|target| target.kind == Kind::Plan) {
+        targets.retain(|target| target.kind == Kind::Plan);
+    }
+    if targets.is_empty() {
+        return Err("no ReleasePlan and no Deployment in it".into());
+    }
+    Ok(targets)
+}
+
+fn object(value: &Value) -> Option<Result<Target, String>> {
+    let group = value["apiVersion"].as_str()?.split('/').next()?;
+    let kind = match (group, value["kind"].as_str()?) {
+        (GROUP, "ReleasePlan") => Kind::Plan,
+        ("apps", "Deployment") => Kind::Deployment,
+        _ => return None,
+    };
+    let metadata = &value["metadata"];
+    let name = metadata["name"].as_str().unwrap_or_default();
+    let generation = metadata["annotations"][RELEASE_GENERATION].as_str();
+    Some(Target::new(kind, name).map(|target| Target {
+        namespace: metadata["namespace"].as_str().map(str::to_owned),
+        generation: generation.and_then(|number| number.parse().ok()),
+        ..target
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_as_kubectl_prints_and_takes_them() {
+        for text in [
+            "shop",
+            "plan/shop",
+            "relplan/shop",
+            "releaseplan/shop",
+            "ReleasePlans/shop",
+            "releaseplan.belay.dev/shop",
+        ] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(target.to_string(), "releaseplan/shop", "{text}");
+        }
+        for text in ["deploy/cart", "deployment.apps/cart", "deployments/cart"] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!(target.to_string(), "deployment/cart", "{text}");
+        }
+        for text in ["", "plan/", "pod/x", "plan/a/b", "../x", "Shop", "a b"] {
+            assert!(text.parse::<Target>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_names_its_plans_and_the_generation_that_apply_answered() {
+        let found = parse(
+            "apiVersion: v1
+kind: Service
+metadata: {name: cart}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: cart}
+---
+apiVersion: belay.dev/v1alpha1
+kind: ReleasePlan
+metadata: {name: shop, namespace: s, annotations: {belay.dev/release-generation: '7'}}
+",
+        )
+        .unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].to_string(), "releaseplan/shop");
+        assert_eq!(found[0].namespace.as_deref(), Some("s"));
+        assert_eq!(found[0].generation, Some(7));
+
+        let list = r#"{"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}},
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "b"}}]}"#;
+        assert_eq!(parse(list).unwrap().len(), 2);
+        for nothing in ["", "kind: Service", "a: [", "42"] {
+            assert!(parse(nothing).is_err(), "{nothing}");
+        }
+    }
+}

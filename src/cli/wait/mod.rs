@@ -1,0 +1,377 @@
+//! `belay wait`: waits until a release has ended, and tells how.
+//!
+//! Watches the plans, and never takes an older result for that of the release
+//! asked for. What a plan's word means is decided in [`verdict`].
+
+mod live;
+mod verdict;
+
+#[cfg(test)]
+mod tests;
+
+use std::{pin::Pin, time::Duration};
+
+use clap::{Args, ValueEnum};
+use futures::{Stream, StreamExt as _, stream::select_all};
+use kube::{
+    Api,
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, watch_object},
+    },
+};
+use serde::Serialize;
+
+use self::{
+    live::Live,
+    verdict::{Outcome, State, generation, judge},
+};
+use super::{
+    BAD, CliError, Document, Exit, GOOD, Invocation, Session, SomePlans, Streams, Target, WAITS,
+    styled,
+};
+use crate::api::{GatewayDuration, StoredPlan};
+
+/// What to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum For {
+    /// The content asked for is released and healthy.
+    Released,
+    /// Everything is back on the stable revision.
+    Rolledback,
+    /// The earlier revision that was asked for is live.
+    Undone,
+    /// Nothing goes on by itself any more, however it ended.
+    Settled,
+}
+
+/// Form of the last line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Form {
+    /// A JSON document on one line.
+    Json,
+}
+
+/// Arguments of `wait`.
+#[derive(Args, Clone, Debug)]
+pub struct WaitArgs {
+    #[command(flatten)]
+    plans: SomePlans,
+
+    /// What to wait for.
+    #[arg(
+        long = "for",
+        value_name = "WHAT",
+        value_enum,
+        default_value = "released"
+    )]
+    goal: For,
+
+    /// Longest wait; 0 tells how it is now.
+    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = timeout)]
+    timeout: Duration,
+
+    /// Release generation to wait for [default: that of the file, or else that
+    /// of the plan now].
+    #[arg(long, value_name = "NUMBER")]
+    generation: Option<i64>,
+
+    /// Print the result as JSON.
+    #[arg(short, long, value_enum, value_name = "FORM", help_heading = super::COMMON)]
+    output: Option<Form>,
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    text.parse::<GatewayDuration>()
+        .map(GatewayDuration::get)
+        .map_err(|error| error.to_string())
+}
+
+/// A plan that is waited for.
+struct Waited {
+    namespace: String,
+    name: String,
+    uid: Option<String>,
+    asked: Option<i64>,
+    /// The named Deployment and the followed ones, whose live template has to
+    /// be what the plan's word is about.
+    live: Live,
+    state: State,
+    over: bool,
+    /// The last line about its progress.
+    told: String,
+}
+
+/// What is printed at the end.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WaitResult {
+    namespace: String,
+    name: String,
+    result: Option<Outcome>,
+    reason: String,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stable_revision: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    release_generation: Option<i64>,
+    exit: u8,
+}
+
+/// Waits, and tells how it ended.
+///
+/// # Errors
+/// A plan that is not there, or that cannot be watched.
+pub(super) async fn run(args: &WaitArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
+    let named = !args.plans.targets.is_empty() || !args.plans.files.is_empty();
+    if !named && !args.plans.all_namespaces && args.plans.selector.is_none() {
+        return Err(CliError::usage(
+            "say which plan to wait for",
+            "belay wait NAME",
+        ));
+    }
+    let session = call.connect().await?;
+    let mut waited = begin(args, &session, &mut call.streams).await?;
+    if waited.is_empty() {
+        return Err(CliError::usage(
+            "there is no plan to wait for",
+            "belay wait NAME",
+        ));
+    }
+    if !waited.iter().all(|w| w.over) && !args.timeout.is_zero() {
+        let going = follow(&session, &mut waited, &mut call.streams);
+        if let Ok(outcome) = tokio::time::timeout(args.timeout, going).await {
+            outcome?;
+        }
+    }
+    let mut worst = Exit::Done;
+    for waited in waited {
+        let exit = exit(&waited, args.goal);
+        worst = worse(worst, exit);
+        print(&mut call.streams, args, waited, exit)?;
+    }
+    Ok(worst)
+}
+
+/// The plans as they are now.
+async fn begin(
+    args: &WaitArgs,
+    session: &Session,
+    streams: &mut Streams<'_>,
+) -> Result<Vec<Waited>, CliError> {
+    let targets = args.plans.targets()?;
+    let some = SomePlans {
+        targets: targets.clone(),
+        files: Vec::new(),
+        ..args.plans.clone()
+    };
+    let mut waited = Vec::new();
+    for plan in session.plans(&some).await? {
+        let told = targets.iter().find(|target| is(target, &plan));
+        let asked = args
+            .generation
+            .or_else(|| told.and_then(|target| target.generation))
+            .or_else(|| generation(&plan));
+        let live = Live::of(&plan, &targets);
+        let mut one = Waited {
+            namespace: plan.metadata.namespace.clone().unwrap_or_default(),
+            name: plan.metadata.name.clone().unwrap_or_default(),
+            uid: plan.metadata.uid.clone(),
+            asked,
+            live,
+            state: judge(&plan, asked),
+            over: false,
+            told: String::new(),
+        };
+        one.see(&plan, session, streams).await?;
+        waited.push(one);
+    }
+    Ok(waited)
+}
+
+fn is(target: &Target, plan: &StoredPlan) -> bool {
+    target.kind == super::Kind::Plan && plan.metadata.name.as_ref() == Some(&target.name)
+}
+
+impl Waited {
+    /// Takes in what a plan says now.
+    async fn see(
+        &mut self,
+        plan: &StoredPlan,
+        session: &Session,
+        streams: &mut Streams<'_>,
+    ) -> Result<(), CliError> {
+        let state = judge(plan, self.asked);
+        self.over =
+            state.outcome.is_some() && self.live.is_judged(plan, state.outcome, session).await?;
+        let step = state.step.as_deref().unwrap_or_default();
+        let what = match state.reason.as_str() {
+            verdict::UNSEEN => &state.message,
+            reason => reason,
+        };
+        let line = format!("{}: {what} {step}", self.name);
+        if !self.over && self.told != line {
+            writeln!(streams.err, "{}", line.trim_end())?;
+            self.told = line;
+        }
+        self.state = state;
+        Ok(())
+    }
+
+    fn gone(&mut self) {
+        self.over = true;
+        self.state = State {
+            outcome: Some(Outcome::Deleted),
+            reason: "Deleted".into(),
+            message: "the plan was deleted".into(),
+            step: None,
+            revision: self.state.revision.take(),
+            stable: self.state.stable.take(),
+        };
+    }
+}
+
+type Changes = Pin<Box<dyn Stream<Item = (usize, watcher::Result<Option<StoredPlan>>)>>>;
+
+/// Follows the plans until all have come to an end.
+async fn follow(
+    session: &Session,
+    waited: &mut [Waited],
+    streams: &mut Streams<'_>,
+) -> Result<(), CliError> {
+    let watches = waited.iter().enumerate().map(|(index, one)| -> Changes {
+        let api = Api::<StoredPlan>::namespaced(session.client.clone(), &one.namespace);
+        let changes = watch_object(api, &one.name).default_backoff();
+        Box::pin(changes.map(move |change| (index, change)))
+    });
+    let mut changes = select_all(watches);
+    let mut look = tokio::time::interval(live::AGAIN);
+    let mut last: Vec<Option<StoredPlan>> = vec![None; waited.len()];
+    while waited.iter().any(|one| !one.over) {
+        let (index, change) = tokio::select! {
+            change = changes.next() => match change {
+                Some(change) => change,
+                None => return Ok(()),
+            },
+            // A Deployment's change shows in the plan once the operator saw it.
+            _ = look.tick() => {
+                for (one, plan) in waited.iter_mut().zip(&last) {
+                    if let (false, true, Some(plan)) = (one.over, one.state.outcome.is_some(), plan) {
+                        one.see(plan, session, streams).await?;
+                    }
+                }
+                continue;
+            }
+        };
+        let Some(one) = waited.get_mut(index).filter(|one| !one.over) else {
+            continue;
+        };
+        match change {
+            // A plan of the same name is another one.
+            Ok(Some(plan)) if plan.metadata.uid == one.uid => {
+                one.see(&plan, session, streams).await?;
+                last[index] = Some(plan);
+            }
+            Ok(_) => one.gone(),
+            Err(error) => passing(error, &one.name)?,
+        }
+    }
+    Ok(())
+}
+
+/// Goes on after errors that pass, such as a restart of the API server.
+fn passing(error: watcher::Error, plan: &str) -> Result<(), CliError> {
+    match error {
+        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) if matches!(&error, kube::Error::Api(status) if status.code == 403 || status.code == 401) => {
+            Err(CliError::api(format!("watch releaseplan/{plan}"), error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The exit code of one plan.
+fn exit(waited: &Waited, goal: For) -> Exit {
+    let Some(outcome) = waited.state.outcome.filter(|_| waited.over) else {
+        return Exit::Timeout;
+    };
+    match (goal, outcome) {
+        (_, Outcome::Deleted) => Exit::Failed,
+        (For::Settled, _)
+        | (For::Released, Outcome::Released)
+        | (For::Rolledback, Outcome::RolledBack)
+        | (For::Undone, Outcome::Undone) => Exit::Done,
+        (_, Outcome::Held) => Exit::Person,
+        _ => Exit::Failed,
+    }
+}
+
+/// The exit code of several plans: a failure before a hold, a hold before a
+/// timeout.
+fn worse(a: Exit, b: Exit) -> Exit {
+    let rank = |exit| match exit {
+        Exit::Done => 0,
+        Exit::Timeout => 1,
+        Exit::Person => 2,
+        Exit::Failed => 3,
+        Exit::Error | Exit::Interrupted => 4,
+    };
+    if rank(b) > rank(a) { b } else { a }
+}
+
+fn print(
+    streams: &mut Streams<'_>,
+    args: &WaitArgs,
+    waited: Waited,
+    exit: Exit,
+) -> Result<(), CliError> {
+    let result = WaitResult {
+        namespace: waited.namespace,
+        name: waited.name,
+        result: waited.state.outcome.filter(|_| waited.over),
+        reason: waited.state.reason,
+        message: waited.state.message,
+        revision: waited.state.revision,
+        stable_revision: waited.state.stable,
+        release_generation: waited.asked,
+        exit: exit.code(),
+    };
+    if args.output == Some(Form::Json) {
+        let document = Document::new("WaitResult", result);
+        let text = serde_json::to_string(&document).map_err(|e| CliError::Form(e.to_string()))?;
+        writeln!(streams.out, "{text}")?;
+        return Ok(());
+    }
+    let style = match exit {
+        Exit::Done => GOOD,
+        Exit::Person | Exit::Timeout => WAITS,
+        Exit::Failed | Exit::Error | Exit::Interrupted => BAD,
+    };
+    if !result.message.is_empty() {
+        let name = styled(style, &format!("{}:", result.name));
+        writeln!(streams.err, "{name} {}", result.message)?;
+    }
+    let word = match (result.result, exit) {
+        (Some(outcome), _) => format!("{outcome:?}"),
+        (None, _) => "Timeout".to_owned(),
+    };
+    let absent = || "-".to_owned();
+    writeln!(
+        streams.out,
+        "result={word} reason={} plan={}/{} generation={} revision={} stable={} exit={}",
+        result.reason,
+        result.namespace,
+        result.name,
+        result
+            .release_generation
+            .map_or_else(absent, |number| number.to_string()),
+        result.revision.unwrap_or_else(absent),
+        result.stable_revision.unwrap_or_else(absent),
+        result.exit,
+    )?;
+    Ok(())
+}

@@ -1,0 +1,154 @@
+use serde_json::json;
+
+use super::{
+    super::testing::{conditions, rolled_back, with},
+    *,
+};
+use crate::api::Reason;
+
+fn outcome(plan: &StoredPlan, asked: Option<i64>) -> Option<Outcome> {
+    judge(plan, asked).outcome
+}
+
+#[test]
+fn what_is_released_is_told_for_its_own_generation_only() {
+    let plan = with(|_| {});
+    assert_eq!(generation(&plan), Some(4));
+    assert_eq!(outcome(&plan, Some(4)), Some(Outcome::Released));
+    assert_eq!(outcome(&plan, None), Some(Outcome::Released));
+    // A pipeline that was told 5 and reads a plan that does not know of it yet.
+    assert_eq!(outcome(&plan, Some(5)), None);
+}
+
+#[test]
+fn an_older_result_is_never_told() {
+    // The spec was changed, and the operator has not looked yet.
+    let edited = with(|plan| {
+        plan["metadata"]["generation"] = json!(8);
+        plan["metadata"]["annotations"]["belay.dev/release-generation"] = json!("5");
+    });
+    assert_eq!(outcome(&edited, Some(5)), None);
+    // It has looked, but the content is not judged yet.
+    let looked = with(|plan| {
+        plan["metadata"]["generation"] = json!(8);
+        plan["metadata"]["annotations"]["belay.dev/release-generation"] = json!("5");
+        plan["status"]["observedGeneration"] = json!(8);
+    });
+    assert_eq!(outcome(&looked, Some(5)), None);
+    // An older rollback is no news of a retry that was just asked for.
+    let ordered = with(|plan| {
+        rolled_back(plan);
+        plan["metadata"]["annotations"]["belay.dev/retry"] = json!("shop-cccc");
+    });
+    let state = judge(&ordered, Some(5));
+    assert_eq!(state.outcome, None);
+    assert!(state.message.contains("belay.dev/retry"), "{state:?}");
+    let fresh = with(|plan| plan["status"] = json!(null));
+    assert_eq!(outcome(&fresh, Some(4)), None);
+}
+
+#[test]
+fn what_newer_content_took_the_place_of_is_not_waited_for() {
+    let newer = |observed: i64, ready: &str, reason: &str| {
+        with(|plan| {
+            plan["metadata"]["annotations"]["belay.dev/release-generation"] = json!("5");
+            plan["metadata"]["generation"] = json!(8);
+            plan["status"]["observedReleaseGeneration"] = json!(observed);
+            plan["status"]["conditions"] = conditions(ready, reason, "");
+        })
+    };
+    let released = newer(4, "True", "Released");
+    assert_eq!(outcome(&released, Some(4)), Some(Outcome::Released));
+    for plan in [
+        newer(3, "False", "Promoting"),
+        newer(4, "False", "Promoting"),
+        newer(5, "True", "Released"),
+    ] {
+        assert_eq!(outcome(&plan, Some(4)), Some(Outcome::Superseded));
+    }
+}
+
+#[test]
+fn a_rollback_names_the_revision_that_was_refused_and_the_one_that_is_back() {
+    let state = judge(&with(rolled_back), Some(5));
+    assert_eq!(state.outcome, Some(Outcome::RolledBack));
+    assert_eq!(state.revision.as_deref(), Some("shop-cccc"));
+    assert_eq!(state.stable.as_deref(), Some("shop-bbbb"));
+}
+
+/// No reason may leave a pipeline hanging that only a person can help, nor end
+/// one that goes on by itself.
+#[test]
+fn every_reason_that_stalls_a_plan_ends_the_wait() {
+    let of = |reason: Reason| {
+        let plan = with(|plan| {
+            plan["status"]["conditions"] = conditions("False", reason.as_str(), "");
+        });
+        outcome(&plan, Some(4))
+    };
+    for reason in [Reason::Frozen, Reason::Paused, Reason::Contended] {
+        assert_eq!(of(reason), Some(Outcome::Held), "{reason}");
+    }
+    for reason in [Reason::TemplateRefused, Reason::InvalidPlan] {
+        assert_eq!(of(reason), Some(Outcome::Refused), "{reason}");
+    }
+    for reason in [
+        Reason::Promoting,
+        Reason::TargetsMissing,
+        Reason::ReconcileError,
+    ] {
+        assert_eq!(of(reason), None, "{reason}");
+    }
+    // What is told before the content was judged is told all the same.
+    let early = with(|plan| {
+        plan["status"]["observedReleaseGeneration"] = json!(3);
+        plan["status"]["conditions"] = conditions("False", "TemplateRefused", "no such field");
+    });
+    assert_eq!(outcome(&early, Some(4)), Some(Outcome::Refused));
+}
+
+#[test]
+fn exit_codes_follow_what_was_waited_for() {
+    let waited = |outcome: Option<Outcome>| Waited {
+        namespace: "s".into(),
+        name: "shop".into(),
+        uid: None,
+        asked: Some(4),
+        live: Live::of(&with(|_| {}), &[]),
+        over: outcome.is_some(),
+        told: String::new(),
+        state: State {
+            outcome,
+            ..judge(&with(|_| {}), Some(4))
+        },
+    };
+    let code = |outcome, goal| exit(&waited(outcome), goal).code();
+    assert_eq!(code(None, For::Released), 124);
+    assert_eq!(code(Some(Outcome::Released), For::Released), 0);
+    assert_eq!(code(Some(Outcome::RolledBack), For::Released), 1);
+    assert_eq!(code(Some(Outcome::Undone), For::Released), 1);
+    assert_eq!(code(Some(Outcome::Held), For::Released), 3);
+    assert_eq!(code(Some(Outcome::RolledBack), For::Rolledback), 0);
+    assert_eq!(code(Some(Outcome::Released), For::Rolledback), 1);
+    assert_eq!(code(Some(Outcome::Undone), For::Undone), 0);
+    assert_eq!(code(Some(Outcome::Held), For::Settled), 0);
+    assert_eq!(code(Some(Outcome::Deleted), For::Settled), 1);
+}
+
+#[test]
+fn of_several_plans_the_worst_decides() {
+    let all = [Exit::Done, Exit::Timeout, Exit::Person, Exit::Failed];
+    for (index, a) in all.into_iter().enumerate() {
+        for b in &all[..=index] {
+            assert_eq!(worse(a, *b), a);
+            assert_eq!(worse(*b, a), a);
+        }
+    }
+}
+
+#[test]
+fn timeouts_are_durations_or_a_bare_0() {
+    assert_eq!(timeout("0"), Ok(Duration::ZERO));
+    assert_eq!(timeout("1m30s"), Ok(Duration::from_secs(90)));
+    assert!(timeout("30").is_err());
+}

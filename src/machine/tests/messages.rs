@@ -1,0 +1,133 @@
+//! What people read when something is wrong, and that what it says leads out.
+
+use serde_json::json;
+
+use super::sim::*;
+use crate::api::{ConditionType, Phase, Reason};
+
+fn message(sim: &Sim) -> String {
+    sim.condition(ConditionType::Ready).2.to_owned()
+}
+
+/// Carries out the orders in the last command of a message.
+fn paste(sim: &mut Sim) {
+    let text = message(sim);
+    let (_, command) = text
+        .rsplit_once("kubectl annotate relplan shop -n prod ")
+        .unwrap();
+    let (orders, _) = command.split_once(" --overwrite").unwrap();
+    for order in orders.split(' ') {
+        let (verb, revision) = order.split_once('=').unwrap();
+        let revision = Some(revision.to_owned());
+        match verb {
+            "belay.dev/abort" => sim.facts.abort = revision,
+            "belay.dev/undo" => sim.facts.undo = revision,
+            "belay.dev/retry" => sim.facts.retry = revision,
+            _ => panic!("{order}"),
+        }
+    }
+    sim.dirty = true;
+}
+
+/// A plan with one component and two releases behind it.
+fn two_releases() -> Sim {
+    let mut spec = templated(&[("cart", "cart:1")]);
+    spec["progressDeadline"] = json!("30s");
+    let mut sim = Sim::settled(spec, &[("cart", "cart:1")]);
+    sim.want("cart", "cart:2");
+    sim.run_until("the release", |sim| sim.results().len() == 1);
+    sim
+}
+
+/// The stable revision does not run any more: one command leads past it.
+#[test]
+fn the_way_out_of_a_rollback_to_a_broken_stable_revision_is_one_command() {
+    let mut sim = two_releases();
+    sim.deployment("cart").broken = true;
+    sim.want("cart", "cart:3-unready");
+    sim.run_until("the stall", |sim| sim.reason() == "RollbackStalled");
+    assert_eq!(sim.image("cart"), "cart:2");
+    paste(&mut sim);
+    sim.run_until("the older one", |sim| sim.image("cart") == "cart:1");
+    sim.deployment("cart").broken = false;
+    sim.run_until("the end", |sim| sim.phase() == Phase::Stable);
+    assert!(
+        !sim.ready() && message(&sim).contains("is live"),
+        "{}",
+        message(&sim)
+    );
+    assert!(sim.facts.abort.is_none() && sim.facts.undo.is_none());
+}
+
+#[test]
+fn what_a_person_did_is_said_once() {
+    let mut sim = two_releases();
+    sim.edit(|spec| spec["bakeTime"] = json!("1h"));
+    sim.want("cart", "cart:3");
+    sim.run_until("the release", |sim| sim.reason() == "Baking");
+    sim.facts.abort.clone_from(&sim.status.target_revision);
+    sim.dirty = true;
+    sim.run_until("the end", |sim| sim.reason() == "RolledBack");
+    let text = message(&sim);
+    assert!(
+        text.starts_with("rolled back: the release was aborted as asked. "),
+        "{text}"
+    );
+    sim.want("cart", "cart:4");
+    sim.run_until("the release", |sim| sim.reason() == "Baking");
+    sim.want("cart", "cart:2");
+    sim.run_until("the end", |sim| sim.ready());
+    for event in &sim.events {
+        assert!(!event.note.contains(event.reason.as_str()), "{event:?}");
+        assert!(!event.note.contains("Aborted"), "{event:?}");
+    }
+    assert!(sim.told(Reason::Reverted) > 0);
+}
+
+/// Whatever the API server answers, the way out behind it is not cut off.
+#[test]
+fn a_long_explanation_does_not_cut_off_the_way_out() {
+    let mut sim = two_releases();
+    sim.want("cart", "cart:3-pullerror");
+    sim.run_until("the end", |sim| sim.reason() == "RolledBack");
+    sim.status.refused[0].message = "ü".repeat(2000);
+    sim.deployment("cart").version += 1;
+    sim.rest();
+    let text = message(&sim);
+    assert!(
+        text.len() <= 1000 && text.ends_with(" --overwrite"),
+        "{text}"
+    );
+    paste(&mut sim);
+    sim.run_until("the retry", |sim| sim.image("cart") == "cart:3-pullerror");
+}
+
+#[test]
+fn who_fights_over_which_field_is_named() {
+    let mut sim = two_releases();
+    for _ in 0..6 {
+        sim.deployment("cart").set_image("cart:9");
+        sim.run(5);
+    }
+    assert_eq!(sim.reason(), "Contended");
+    let text = message(&sim);
+    for part in [
+        "field manager kubectl",
+        "deployment cart: containers[app].image.",
+        "kubectl get deployment cart -n prod -o yaml --show-managed-fields",
+    ] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+}
+
+#[test]
+fn a_pause_says_how_to_end_it() {
+    let mut sim = two_releases();
+    sim.edit(|spec| spec["paused"] = json!(true));
+    sim.want("cart", "cart:3");
+    sim.rest();
+    assert_eq!(sim.reason(), "Paused");
+    let command =
+        r#"kubectl patch relplan shop -n prod --type merge -p '{"spec":{"paused":false}}'"#;
+    assert!(message(&sim).ends_with(command), "{}", message(&sim));
+}

@@ -1,0 +1,125 @@
+//! What a person can do, as commands to paste.
+//!
+//! Whoever reads a message at night has no plan at hand and no memory of the
+//! annotations: each way out is a whole command, with the namespace. Where text
+//! follows a command, a space and a semicolon stand between them, which a shell
+//! takes as well.
+
+use super::context::{Context, current_name, cut_to};
+use crate::{
+    api::{ABORT, UNDO},
+    fields::{FieldSet, diff, project},
+    plan::undoable,
+};
+
+/// Longest part that an explanation may take of a message, in bytes, so that
+/// the ways out behind it are never cut off.
+const EXPLANATION: usize = 400;
+/// Fields that are named of those that somebody else changed.
+const FIELDS: usize = 3;
+
+/// A cause or an answer of the API server, short enough to stand before a way
+/// out.
+pub(super) fn brief(explanation: &str) -> String {
+    cut_to(explanation, EXPLANATION)
+}
+
+/// Gives orders: annotations with the revisions they name.
+pub(super) fn order(ctx: &Context<'_>, orders: &[(&str, &str)]) -> String {
+    let facts = &ctx.input.world.plan;
+    let orders: Vec<String> = orders
+        .iter()
+        .map(|(annotation, revision)| format!("{annotation}={revision}"))
+        .collect();
+    format!(
+        "kubectl annotate relplan {} -n {} {} --overwrite",
+        facts.name,
+        facts.namespace,
+        orders.join(" ")
+    )
+}
+
+fn set(ctx: &Context<'_>, field: &str) -> String {
+    let facts = &ctx.input.world.plan;
+    format!(
+        "kubectl patch relplan {} -n {} --type merge -p '{{\"spec\":{{{field}}}}}'",
+        facts.name, facts.namespace
+    )
+}
+
+/// Ends a pause of the plan.
+pub(super) fn resume(ctx: &Context<'_>) -> String {
+    set(ctx, r#""paused":false"#)
+}
+
+/// Lets a plan that is deleted go without waiting.
+pub(super) fn let_go(ctx: &Context<'_>) -> String {
+    set(ctx, r#""deletionPolicy":"Keep""#)
+}
+
+/// Deletes the plan.
+pub(super) fn delete(ctx: &Context<'_>) -> String {
+    let facts = &ctx.input.world.plan;
+    format!(
+        "kubectl delete relplan {} -n {}",
+        facts.name, facts.namespace
+    )
+}
+
+/// What leads out of a rollback that does not come to its end.
+pub(super) fn out_of_rollback(ctx: &Context<'_>, stable: &str) -> String {
+    if ctx.input.world.plan.deleting {
+        return format!("To let the plan go without it: {}", let_go(ctx));
+    }
+    let left = current_name(ctx);
+    let mut older = undoable(&ctx.status).into_iter().rev();
+    let out = match older.find(|name| *name != stable && *name != left) {
+        _ if left.is_empty() => String::new(),
+        Some(older) => format!(
+            ". If {stable} itself is at fault, go to an older one: {}",
+            order(ctx, &[(UNDO, older), (ABORT, &left)])
+        ),
+        None => format!(
+            ". To end it and keep what is live: {}",
+            order(ctx, &[(ABORT, &left)])
+        ),
+    };
+    format!(
+        "It ends by itself once they are available, and new content in the plan takes its place at once{out}"
+    )
+}
+
+/// Ends a pause of a workload.
+pub(super) fn resume_workload(ctx: &Context<'_>, name: &str) -> String {
+    let namespace = &ctx.input.world.plan.namespace;
+    format!("kubectl rollout resume deployment/{name} -n {namespace}")
+}
+
+/// Shows who owns which fields of a workload.
+pub(super) fn owners(ctx: &Context<'_>, name: &str) -> String {
+    let namespace = &ctx.input.world.plan.namespace;
+    format!("kubectl get deployment {name} -n {namespace} -o yaml --show-managed-fields")
+}
+
+/// Names the fields in which a live template is not as wanted; where a set is
+/// not empty, only fields in it count.
+pub(super) fn fields(
+    live: &serde_json::Value,
+    wanted: &serde_json::Value,
+    set: &FieldSet,
+) -> String {
+    let changes = if set.is_empty() {
+        diff(live, wanted)
+    } else {
+        diff(&project(live, set), &project(wanted, set))
+    };
+    let mut names: Vec<String> = changes
+        .iter()
+        .take(FIELDS)
+        .map(|change| change.path.brief())
+        .collect();
+    if changes.len() > FIELDS {
+        names.push(format!("{} more", changes.len() - FIELDS));
+    }
+    cut_to(&names.join(", "), EXPLANATION)
+}

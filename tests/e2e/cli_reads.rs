@@ -1,0 +1,145 @@
+//! `belay history` and `events`, the names that the program is called by, and
+//! what a shell is offered.
+
+use belay_testenv::AuditFilter;
+use serde_json::Value;
+
+use crate::{
+    cli::{allow, belay, command, end},
+    support::{Scene, plan},
+};
+
+async fn rolled_back(scene: &Scene) {
+    scene.deployment("cart", "shop/cart:1", 1).await;
+    for tag in ["1", "2"] {
+        let image = format!("shop/cart:{tag}");
+        scene.apply(&plan("shop", &[("cart", &image)], "")).await;
+        scene.ready("shop").await;
+    }
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:3-pullerror")], ""))
+        .await;
+    belay(scene, &["wait", "shop", "--for", "rolledback"])
+        .await
+        .exits(0);
+}
+
+#[tokio::test]
+async fn history_and_events_tell_what_was_done_and_why() {
+    let scene = Scene::new("cli-reads").await;
+    rolled_back(&scene).await;
+    let status = scene.plans().get("shop").await.unwrap().status.unwrap();
+    let cause = status.refused.last().unwrap().message.clone();
+
+    let said = belay(&scene, &["history", "shop"]).await.exits(0);
+    assert!(
+        said.stdout.contains("shop/cart:2 → shop/cart:3-pullerror"),
+        "{said:#?}"
+    );
+    assert!(said.stdout.contains("RolledBack"), "{said:#?}");
+    // The cause reads the same everywhere.
+    assert!(said.stdout.contains(&cause), "{said:#?}\n{cause}");
+
+    let said = belay(&scene, &["history", "shop", "-o", "json"])
+        .await
+        .exits(0);
+    let history: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(history["kind"], "History");
+    assert_eq!(history["releases"][0]["result"], "RolledBack");
+    assert_eq!(history["releases"][1]["result"], "Succeeded");
+    let said = belay(&scene, &["history", "-o", "name"]).await.exits(0);
+    assert_eq!(said.stdout, "releaseplan.belay.dev/shop\n");
+
+    let said = belay(&scene, &["events", "deploy/cart"]).await.exits(0);
+    for words in [
+        "ScalingReplicaSet",
+        "replicaset/cart-",
+        "releaseplan/shop",
+        &cause,
+    ] {
+        assert!(said.stdout.contains(words), "{words}: {said:#?}");
+    }
+    // When the events are gone, the plan's own account is left.
+    scene.kubectl(&["delete", "events", "--all"]).await;
+    let said = belay(&scene, &["events", "shop"]).await.exits(0);
+    assert!(!said.stdout.contains("ScalingReplicaSet"), "{said:#?}");
+    for words in ["RollbackStarted", "Decision", "RolledBack", &cause] {
+        assert!(said.stdout.contains(words), "{words}: {said:#?}");
+    }
+
+    // Who may only read plans is told what plans tell.
+    allow(&scene, "ann", "get").await;
+    for verb in ["history", "events"] {
+        let said = belay(&scene, &[verb, "shop", "--as", "ann"]).await.exits(0);
+        assert!(said.stdout.contains("RolledBack"), "{said:#?}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_about_one_plan_makes_one_call() {
+    let scene = Scene::new("cli-calls").await;
+    scene.deployment("cart", "shop/cart:1", 1).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:1")], ""))
+        .await;
+    scene.ready("shop").await;
+    allow(&scene, "ann", "get").await;
+    belay(&scene, &["wait", "shop", "--timeout", "0"])
+        .await
+        .exits(0);
+    let calls = scene.audited(AuditFilter::new().user("admin")).await;
+    let calls: Vec<_> = calls
+        .iter()
+        .filter(|call| call.user_agent.starts_with("belay-cli/"))
+        .filter(|call| call.uri.contains("/cli-calls/"))
+        .collect();
+    assert_eq!(calls.len(), 1, "{calls:#?}");
+}
+
+#[tokio::test]
+async fn kubectl_finds_the_plugin_and_its_help_says_so() {
+    let scene = Scene::new("cli-plugin").await;
+    rolled_back(&scene).await;
+    let run = async |args: &[&str]| {
+        let child = command(&scene, "kubectl").args(args).spawn().unwrap();
+        end(child, None).await
+    };
+    let said = run(&["belay", "history", "shop", "-n", &scene.namespace])
+        .await
+        .exits(0);
+    assert!(said.stdout.contains("RolledBack"), "{said:#?}");
+    let said = run(&["belay", "wait", "--help"]).await.exits(0);
+    assert!(
+        said.stdout.contains("Usage: kubectl belay wait"),
+        "{said:#?}"
+    );
+    let said = run(&["belay", "nonsense"]).await.exits(2);
+    assert!(said.stderr.contains("Usage: kubectl belay"), "{said:#?}");
+    let said = run(&["__complete", "belay", "wait", "-n", &scene.namespace, ""]).await;
+    let said = said.exits(0);
+    assert!(said.stdout.starts_with("shop"), "{said:#?}");
+    assert!(said.stdout.ends_with(":4\n"), "{said:#?}");
+}
+
+#[tokio::test]
+async fn a_shell_is_offered_the_plans_and_revisions_that_there_are() {
+    let scene = Scene::new("cli-complete").await;
+    rolled_back(&scene).await;
+    let status = scene.plans().get("shop").await.unwrap().status.unwrap();
+    let offered = async |line: &[&str]| {
+        let mut all = vec!["--", "belay", "-n", &scene.namespace];
+        all.extend(line);
+        let child = command(&scene, "belay")
+            .env("COMPLETE", "fish")
+            .args(all)
+            .spawn()
+            .unwrap();
+        end(child, None).await.exits(0).stdout
+    };
+    let plans = offered(&["wait", "sh"]).await;
+    assert!(plans.starts_with("shop\t"), "{plans}");
+    let refused = offered(&["retry", "shop", "--revision", ""]).await;
+    assert_eq!(refused.trim(), status.refused[0].revision);
+    let kept = offered(&["undo", "shop", "--to", ""]).await;
+    assert!(kept.contains(&status.stable_revision.unwrap()), "{kept}");
+}

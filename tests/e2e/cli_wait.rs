@@ -1,0 +1,261 @@
+//! `belay wait`: how a release ended, by exit code, and never an older result.
+
+use belay::api::{Phase, Reason};
+
+use crate::{
+    cli::{allow, belay, belay_stdin, command, end, start},
+    support::{Scene, following, plan},
+};
+
+async fn released(scene: &Scene, name: &str) {
+    scene.deployment("cart", "shop/cart:1", 1).await;
+    scene
+        .apply(&plan(name, &[("cart", "shop/cart:1")], ""))
+        .await;
+    scene.ready(name).await;
+}
+
+#[tokio::test]
+async fn wait_tells_a_release_a_rollback_and_a_timeout_apart() {
+    let scene = Scene::new("cli-wait").await;
+    released(&scene, "shop").await;
+    let said = belay(&scene, &["wait", "shop", "--timeout", "0"])
+        .await
+        .exits(0);
+    assert!(said.last().starts_with("result=Released "), "{said:#?}");
+    assert!(said.last().ends_with(" exit=0"), "{said:#?}");
+
+    // Ready after 10 s: until then there is no result.
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:2-slow")], ""))
+        .await;
+    let said = belay(&scene, &["wait", "shop", "--timeout", "0"])
+        .await
+        .exits(124);
+    assert!(said.last().starts_with("result=Timeout "), "{said:#?}");
+    belay(&scene, &["wait", "shop", "--timeout", "1s"])
+        .await
+        .exits(124);
+    let said = belay(&scene, &["wait", "plan/shop", "--timeout", "90s"])
+        .await
+        .exits(0);
+    assert!(said.stderr.contains("shop: Promoting"), "{said:#?}");
+    assert_eq!(scene.image("cart").await, "shop/cart:2-slow");
+
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:3-pullerror")], ""))
+        .await;
+    let said = belay(&scene, &["wait", "shop", "--timeout", "90s"])
+        .await
+        .exits(1);
+    assert!(said.last().starts_with("result=RolledBack "), "{said:#?}");
+    assert!(said.stderr.contains("ImagePullBackOff"), "{said:#?}");
+    assert_eq!(scene.image("cart").await, "shop/cart:2-slow");
+    belay(&scene, &["wait", "shop", "--timeout", "0"])
+        .await
+        .exits(1);
+    belay(
+        &scene,
+        &["wait", "shop", "--timeout", "0", "--for", "rolledback"],
+    )
+    .await
+    .exits(0);
+
+    let said = belay(&scene, &["wait", "shop", "--timeout", "0", "-o", "json"])
+        .await
+        .exits(1);
+    let result: serde_json::Value = serde_json::from_str(said.last()).unwrap();
+    assert_eq!(result["apiVersion"], "cli.belay.dev/v1");
+    assert_eq!(result["kind"], "WaitResult");
+    assert_eq!(result["result"], "RolledBack");
+    assert_eq!(result["exit"], 1);
+}
+
+#[tokio::test]
+async fn wait_never_tells_an_older_result() {
+    let scene = Scene::new("cli-wait-older").await;
+    released(&scene, "shop").await;
+    // Good and bad take turns, so that every older result is the wrong one.
+    for (tag, code) in [
+        ("2", 0),
+        ("3-pullerror", 1),
+        ("4", 0),
+        ("5-pullerror", 1),
+        ("6", 0),
+    ] {
+        let image = format!("shop/cart:{tag}");
+        let manifest = plan("shop", &[("cart", &image)], "");
+        let answer = scene
+            .try_apply(&manifest, &["-o", "yaml"])
+            .await
+            .ok()
+            .unwrap();
+        let said = belay_stdin(&scene, &["wait", "-f", "-", "--timeout", "90s"], answer).await;
+        let said = said.exits(code);
+        let live = scene.image("cart").await;
+        assert_eq!(live == image, code == 0, "{live} after {said:#?}");
+    }
+    // A retry is no news before it was carried out and judged again.
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:7-pullerror")], ""))
+        .await;
+    belay(&scene, &["wait", "shop"]).await.exits(1);
+    let before = scene.because("shop", Reason::RolledBack).await;
+    belay(&scene, &["retry", "shop"]).await.exits(0);
+    belay(&scene, &["wait", "shop"]).await.exits(1);
+    let after = scene.plans().get("shop").await.unwrap().status.unwrap();
+    assert!(after.history.len() > before.history.len(), "{after:#?}");
+}
+
+#[tokio::test]
+async fn wait_for_a_deployment_is_about_what_was_set_on_it() {
+    let scene = Scene::new("cli-wait-followed").await;
+    scene.deployment("web", "shop/web:1", 1).await;
+    scene.apply(&following("web", &["web"], "")).await;
+    scene.ready("web").await;
+    for (tag, code) in [("2", 0), ("3-pullerror", 1), ("4", 0)] {
+        let image = format!("shop/web:{tag}");
+        let set = format!("app={image}");
+        scene.kubectl(&["set", "image", "deploy/web", &set]).await;
+        let said = belay(&scene, &["wait", "deploy/web", "--timeout", "90s"]).await;
+        let said = said.exits(code);
+        let live = scene.image("web").await;
+        assert_eq!(live == image, code == 0, "{live} after {said:#?}");
+    }
+}
+
+#[tokio::test]
+async fn wait_ends_with_3_when_only_a_person_can_go_on() {
+    let scene = Scene::new("cli-wait-person").await;
+    released(&scene, "shop").await;
+    let rest = "  onFailure: Freeze\n";
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:2-pullerror")], rest))
+        .await;
+    let said = belay(&scene, &["wait", "shop", "--timeout", "90s"])
+        .await
+        .exits(3);
+    assert!(said.last().contains(" reason=Frozen "), "{said:#?}");
+    belay(
+        &scene,
+        &["wait", "shop", "--for", "settled", "--timeout", "0"],
+    )
+    .await
+    .exits(0);
+    belay(&scene, &["abort", "shop"]).await.exits(0);
+    belay(&scene, &["wait", "shop", "--timeout", "90s"])
+        .await
+        .exits(1);
+
+    // A plan that is paused holds new content for a person.
+    belay(&scene, &["pause", "shop"]).await.exits(0);
+    scene.kubectl(&["patch", "relplan", "shop", "--type=json", "-p",
+        r#"[{"op": "replace", "path": "/spec/components/0/template/spec/containers/0/image", "value": "shop/cart:3"}]"#]).await;
+    let said = belay(&scene, &["wait", "shop", "--timeout", "90s"])
+        .await
+        .exits(3);
+    assert!(said.last().contains(" reason=Paused "), "{said:#?}");
+    belay(&scene, &["resume", "shop"]).await.exits(0);
+    belay(&scene, &["wait", "shop", "--timeout", "90s"])
+        .await
+        .exits(0);
+}
+
+#[tokio::test]
+async fn wait_ends_when_the_plan_is_deleted_or_the_person_has_enough() {
+    let scene = Scene::new("cli-wait-gone").await;
+    released(&scene, "shop").await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:2-unready")], ""))
+        .await;
+    scene.phase("shop", Phase::RollingOut).await;
+
+    let interrupted = start(&scene, &["wait", "shop"]);
+    // It says where it is once it watches.
+    let said = {
+        let pid = interrupted.id().to_string();
+        let ended = tokio::spawn(end(interrupted, None));
+        wait_for_call(&scene).await;
+        let kill = std::process::Command::new("kill")
+            .args(["-INT", &pid])
+            .status();
+        assert!(kill.unwrap().success());
+        ended.await.unwrap()
+    };
+    assert_eq!(said.code, Some(130), "{said:#?}");
+
+    let deleted = tokio::spawn(end(start(&scene, &["wait", "shop", "-o", "json"]), None));
+    scene.kubectl(&["delete", "relplan", "shop"]).await;
+    let said = deleted.await.unwrap();
+    if said.code != Some(2) {
+        // The other way, the plan was gone before the command read it.
+        let said = said.exits(1);
+        assert!(said.last().contains(r#""result":"Deleted""#), "{said:#?}");
+    }
+}
+
+/// Waits until a command watches.
+async fn wait_for_call(scene: &Scene) {
+    use belay_testenv::AuditFilter;
+    let filter = AuditFilter::new()
+        .resource("releaseplans")
+        .namespace(&scene.namespace)
+        .user("admin");
+    let deadline = std::time::Instant::now() + crate::support::SOON;
+    loop {
+        let calls = scene.audited(filter.clone()).await;
+        if calls
+            .iter()
+            .any(|call| call.user_agent.starts_with("belay-cli/"))
+        {
+            return;
+        }
+        assert!(std::time::Instant::now() < deadline, "the command calls");
+    }
+}
+
+#[tokio::test]
+async fn wait_tells_what_cannot_be_waited_for() {
+    let scene = Scene::new("cli-wait-usage").await;
+    let said = belay(&scene, &["wait", "nosuch"]).await.exits(2);
+    assert!(
+        said.stderr.contains("releaseplan/nosuch not found"),
+        "{said:#?}"
+    );
+    assert!(said.stderr.contains("hint: "), "{said:#?}");
+    belay(&scene, &["wait", "pod/x"]).await.exits(2);
+    belay(&scene, &["wait", "shop", "--for", "christmas"])
+        .await
+        .exits(2);
+    let said = belay_stdin(&scene, &["wait", "-f", "-"], "kind: Service".into()).await;
+    let said = said.exits(2);
+    assert!(said.stderr.contains("no ReleasePlan"), "{said:#?}");
+    let said = belay(&scene, &["wait", "x", "--context", "nosuch"])
+        .await
+        .exits(2);
+    assert!(said.stderr.contains("nosuch"), "{said:#?}");
+    let said = belay(&scene, &["wait", "x", "--as", "nobody"])
+        .await
+        .exits(2);
+    assert!(
+        said.stderr.contains(r#"User "nobody" cannot get"#),
+        "{said:#?}"
+    );
+    let said = end(command(&scene, "belay").arg("wait").spawn().unwrap(), None).await;
+    let said = said.exits(2);
+    assert!(said.stderr.contains("say which plan"), "{said:#?}");
+    belay(&scene, &["history", "-A"]).await.exits(2);
+
+    // To look needs less than to wait.
+    released(&scene, "shop").await;
+    allow(&scene, "ann", "get").await;
+    let look = ["wait", "shop", "--as", "ann", "--timeout", "0"];
+    belay(&scene, &look).await.exits(0);
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:2-unready")], ""))
+        .await;
+    let said = belay(&scene, &["wait", "shop", "--as", "ann"])
+        .await
+        .exits(2);
+    assert!(said.stderr.contains("list"), "{said:#?}");
+}
