@@ -40,6 +40,7 @@ pub use commands::{abortable, current, failed, is_gone_from_plan, is_lost, retry
 pub use containers::{MissingContainer, missing_containers};
 pub use defaults::{completed, defaults_patch, generation_patch};
 pub use digest::content_digest;
+pub use resolve::as_seen;
 pub use stamps::{ORDERS, Stamp, Stamps, stamp_orders};
 pub use targets::{config_maps_of, targets_of};
 pub use types::{ComponentPlan, Plan, Target};

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::Plan;
+use super::{Plan, Violations};
 use crate::{
-    api::ReleasePlanStatus,
+    api::{ReleasePlanStatus, StoredPlan},
     config_maps::{Tracked, rewrite},
     fields::canon::digest_json,
 };
@@ -68,6 +68,19 @@ impl Plan {
         names.dedup();
         names
     }
+}
+
+/// A stored plan with the contents that its status says were last seen.
+///
+/// # Errors
+/// With all faults of its spec.
+pub fn as_seen(stored: &StoredPlan) -> Result<Plan, Violations> {
+    let uid = stored.metadata.uid.as_deref().unwrap_or_default();
+    let plan = Plan::parse(&stored.spec)?;
+    Ok(match &stored.status {
+        Some(status) => plan.as_seen(uid, status),
+        None => plan,
+    })
 }
 
 #[cfg(test)]

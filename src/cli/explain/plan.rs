@@ -10,13 +10,13 @@ use super::model::{Content, Limit, Measure, PlanExplanation, Refused, Waiting};
 use crate::{
     api::{ABORT, GatewayDuration, OnFailure, RETRY, ReleasePlanStatus, Stage, StoredPlan, UNDO},
     cli::status::PlanStatus,
-    plan::{Plan, abortable, current, retryable, undoable},
+    plan::{Plan, abortable, as_seen, current, retryable, undoable},
 };
 
 /// Why a plan is where it is.
 pub(super) fn explain(stored: &StoredPlan, shown: PlanStatus) -> PlanExplanation {
     let status = stored.status.clone().unwrap_or_default();
-    let parsed = Plan::parse(&stored.spec);
+    let parsed = as_seen(stored);
     let plan = parsed.as_ref().ok();
     PlanExplanation {
         content: content(plan, &status),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{ABORT, Phase, RETRY, ReleasePlanStatus, ReleaseResult, Stage, StoredPlan, UNDO},
-    plan::{Plan, abortable, retryable, undoable},
+    plan::{Plan, abortable, as_seen, retryable, undoable},
 };
 
 /// What is asked of a plan.
@@ -126,7 +126,7 @@ fn retry<'a>(
     named: Option<&'a str>,
 ) -> Result<&'a str, Refusal> {
     let known = retryable(status);
-    let content = Plan::parse(&plan.spec).ok();
+    let content = as_seen(plan).ok();
     let content = content.as_ref().map(Plan::content);
     // Content that has left the plan cannot be tried again.
     let applies = |revision: &str| {

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     api::{ComponentState, ComponentStatus, ReleasePlanStatus, StoredPlan},
     machine::{Scope, scope},
-    plan::{Plan, Target},
+    plan::{Target, as_seen},
 };
 
 /// What was read of a namespace, indexed for the plans in it.
@@ -82,7 +82,7 @@ impl<'a> World<'a> {
 /// What is known of a plan without its workloads: a line in a list.
 pub(super) fn summary(stored: &StoredPlan, now: Timestamp, caller: &Caller) -> PlanStatus {
     let status = stored.status.clone().unwrap_or_default();
-    let parsed = Plan::parse(&stored.spec);
+    let parsed = as_seen(stored);
     PlanStatus {
         namespace: stored.metadata.namespace.clone().unwrap_or_default(),
         name: stored.metadata.name.clone().unwrap_or_default(),
@@ -109,7 +109,7 @@ pub(super) fn tree(
     caller: &Caller,
 ) -> PlanStatus {
     let status = stored.status.clone().unwrap_or_default();
-    let parsed = Plan::parse(&stored.spec);
+    let parsed = as_seen(stored);
     let scope = scope(parsed.as_ref().ok(), &status);
     let order = in_order(&scope);
     let components = order
