@@ -243,7 +243,15 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
     if new.is_empty() && left.is_empty() {
         return false;
     }
-    let joined: Vec<Frozen> = new.iter().filter_map(|view| frozen(*view)).collect();
+    let mut joined: Vec<Frozen> = new.iter().filter_map(|view| frozen(*view)).collect();
+    // A ConfigMap has one contents in a revision: those that the others rest on.
+    let known = current.data.components.iter().flat_map(|c| &c.config_maps);
+    let known: Vec<_> = known.cloned().collect();
+    for tracked in joined.iter_mut().flat_map(|frozen| &mut frozen.config_maps) {
+        if let Some(known) = known.iter().find(|known| known.name == tracked.name) {
+            tracked.clone_from(known);
+        }
+    }
     let gone: Vec<Target> = left.iter().map(|view| view.scope.target.clone()).collect();
     let disowned: Vec<Action> = left
         .iter()

@@ -128,10 +128,6 @@ fn is_same(before: &[Tracked], now: &[Tracked]) -> bool {
 /// What has to be done so that the ConfigMaps of a followed workload hold what
 /// they held with a template. Contents that nobody knows are in the way.
 pub(super) fn bring(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, Obstacle> {
-    if ctx.input.world.plan.deleting {
-        // Somebody's edit must not hold a plan that is to go: it stays.
-        return Ok(write(ctx, frozen, |name, now| is_known(ctx, name, now)).unwrap_or_default());
-    }
     write(ctx, frozen, |name, now| is_known(ctx, name, now))
 }
 
@@ -150,9 +146,19 @@ fn write(
         return Ok(writes);
     }
     let obstacle = |reason, message| Err(Obstacle { reason, message });
+    let (deleting, undo) = (
+        ctx.input.world.plan.deleting,
+        ctx.release().is_some_and(|release| release.undo.is_some()),
+    );
     for tracked in &frozen.config_maps {
         let name = &tracked.name;
         let Some(source) = ctx.input.world.config_maps.get(name) else {
+            if undo {
+                let text = format!(
+                    "configmap {name} belongs to what is to come back, and the plan does not track it any more; add it to spec.components[].configMaps"
+                );
+                return obstacle(Reason::ConfigMapRefused, text);
+            }
             continue;
         };
         if source.unknown {
@@ -162,7 +168,12 @@ fn write(
         if source.digest.as_ref() == Some(&tracked.digest) {
             continue;
         }
-        if source.digest.as_ref().is_some_and(|now| !may(name, now)) {
+        let edited = source.digest.as_ref().is_some_and(|now| !may(name, now));
+        if deleting && (edited || source.immutable) {
+            // Somebody's edit must not hold a plan that is to go: it stays.
+            continue;
+        }
+        if edited {
             let current = super::context::current_name(ctx);
             let end = if current.is_empty() {
                 String::new()

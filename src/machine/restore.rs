@@ -1,5 +1,5 @@
 //! The way back: everything the release moved gets its stable template again,
-//! code first and without waiting for each other.
+//! contents before the code that reads them, and without waiting for each other.
 
 use std::time::Duration;
 
@@ -232,9 +232,10 @@ pub(super) fn run(ctx: &mut Context<'_>) {
                 continue;
             }
         };
+        // Also where the template is back: its pods need what it names.
+        let kept = snapshots::store(ctx, &frozen.config_maps);
         if at && !writes.is_empty() {
             waiting.push(format!("configmaps of {} to go back", scope.target));
-            let kept = snapshots::store(ctx, &frozen.config_maps);
             if let Err(obstacle) = kept {
                 lost.get_or_insert(obstacle);
             } else if may_write(ctx, index, 1 + stable::REASSERTIONS) {
@@ -270,7 +271,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
                 ));
                 continue;
             }
-            if let Err(obstacle) = snapshots::store(ctx, &frozen.config_maps) {
+            if let Err(obstacle) = kept {
                 lost.get_or_insert(obstacle);
                 continue;
             }
@@ -312,7 +313,13 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         return supersede(ctx);
     }
     if let Some(obstacle) = lost {
-        let text = format!("all others went back, but {}", obstacle.message);
+        let mut text = format!("all others went back, but {}", obstacle.message);
+        if ctx.input.world.plan.deleting {
+            text.push_str(&format!(
+                ". To let the plan go without it: {}",
+                ways::let_go(ctx)
+            ));
+        }
         if obstacle.reason == Reason::TargetsMissing {
             return report::progressing(ctx, obstacle.reason, &text);
         }

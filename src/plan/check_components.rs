@@ -71,6 +71,7 @@ pub(super) fn check_components(
             });
         }
     }
+    check_shared(components, faults);
     // With one of them missing, the indices in `after` point elsewhere.
     if plans.len() == components.len() {
         check_cycles(&plans, faults);
@@ -123,6 +124,38 @@ fn check_component(path: &str, component: &Component, faults: &mut Faults) -> Op
         check_traffic(&format!("{path}.traffic"), traffic, faults);
     }
     target
+}
+
+/// A rollback brings contents of a templated component back by the name of a
+/// snapshot, and those of a followed one by a write into the ConfigMap itself,
+/// which would be new content for the other.
+fn check_shared(components: &[Component], faults: &mut Faults) {
+    let tracked = |component: &Component| component.config_maps.clone().unwrap_or_default();
+    let mut followed = BTreeMap::new();
+    for (index, component) in components.iter().enumerate().take(MAX_COMPONENTS) {
+        if component.template.is_none() {
+            for name in tracked(component) {
+                followed.entry(name).or_insert(index);
+            }
+        }
+    }
+    for (index, component) in components.iter().enumerate().take(MAX_COMPONENTS) {
+        if component.template.is_none() {
+            continue;
+        }
+        for (position, name) in tracked(component).iter().enumerate().take(MAX_LIST) {
+            if let Some(other) = followed.get(name) {
+                let text = format!(
+                    "configmap {} is tracked by spec.components[{other}] too, which has no template, so its contents would go back in two ways; give both components a template, or each a ConfigMap of its own",
+                    quoted(name)
+                );
+                faults.invalid(
+                    format!("spec.components[{index}].configMaps[{position}]"),
+                    text,
+                );
+            }
+        }
+    }
 }
 
 /// What a template does not name cannot be brought back with it.

@@ -370,3 +370,24 @@ fn what_a_template_does_not_name_cannot_be_tracked() {
     assert!(Plan::parse(&yaml(&component(template, "[env]"))).is_ok());
     assert!(Plan::parse(&yaml(&component("null", "[settings]"))).is_ok());
 }
+
+#[test]
+fn contents_cannot_go_back_in_two_ways() {
+    let spec = |web: &str| {
+        format!(
+            "components:
+            - workload: {{kind: Deployment, name: cart}}
+              template: {{spec: {{containers: [{{name: app, envFrom: [{{configMapRef: {{name: env}}}}]}}]}}}}
+              configMaps: [env]
+            - workload: {{kind: Deployment, name: web}}
+              configMaps: [{web}]"
+        )
+    };
+    rejects(
+        &spec("env"),
+        &[
+            r#"spec.components[0].configMaps[0]: Invalid value: configmap "env" is tracked by spec.components[1] too, which has no template, so its contents would go back in two ways; give both components a template, or each a ConfigMap of its own"#,
+        ],
+    );
+    assert!(Plan::parse(&yaml(&spec("other"))).is_ok());
+}

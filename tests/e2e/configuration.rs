@@ -371,6 +371,17 @@ async fn go_01_refused_configuration_is_not_released_again() {
     );
     let described = scene.kubectl(&["describe", "relplan", "shop"]).await;
     assert!(described.contains("configmap settings: "), "{described}");
+    // What people are told to paste is taken, and is another attempt.
+    let (_, command) = text.split_once("kubectl ").unwrap();
+    let command: Vec<&str> = command.split(' ').collect();
+    scene.kubectl(&command).await;
+    scene
+        .plan_until("shop", "is rolled back again", |status| {
+            status.history.len() == 2 && message(status, "Ready").contains("rolled back")
+        })
+        .await;
+    let status = scene.because("shop", Reason::RolledBack).await;
+    assert_eq!(configs.read_by("cart").await, ["good"]);
     let before = scene.writes().await.len();
     for _ in 0..10 {
         configs.edit("settings", "bad").await;

@@ -58,7 +58,7 @@ async fn the_operator_may_do_only_what_it_has_to() {
         ["get", "secrets"],
         ["create", "pods"],
         ["delete", "pods"],
-        ["get", "configmaps"],
+        ["update", "configmaps"],
         ["create", "releaseplans.belay.dev"],
         ["delete", "releaseplans.belay.dev"],
         ["create", "clusterroles.rbac.authorization.k8s.io"],

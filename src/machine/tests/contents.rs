@@ -304,26 +304,6 @@ fn deletion_in_mid_release_brings_contents_back() {
 }
 
 #[test]
-fn a_config_map_may_be_read_in_both_ways() {
-    let mut sim = Sim::new(
-        json!({"components": [configured("cart", "cart:1", "settings"), reading("web", "settings")],
-               "progressDeadline": "60s"}),
-        &[("cart", "cart:1"), ("web", "web:1")],
-    );
-    sim.checked = true;
-    sim.configure("settings", "old");
-    sim.run(60);
-    sim.configure("settings", "bad");
-    sim.deployment("web").broken = true;
-    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
-    sim.deployment("web").broken = false;
-    sim.run_until("the end", |sim| sim.phase() == Phase::Stable);
-    sim.run(30);
-    assert_eq!((text(&sim), sim.reason()), ("old", "RolledBack"));
-    assert_eq!(sim.configuration("cart"), [Some("old")]);
-}
-
-#[test]
 fn a_config_map_that_is_tracked_later_restarts_nothing() {
     let mut sim = Sim::settled(
         json!({"components": [followed("web")]}),
@@ -353,4 +333,31 @@ fn a_config_map_that_is_tracked_later_restarts_nothing() {
         (true, &template)
     );
     assert!(!sim.deployments["web"].marked());
+}
+
+/// An edit of one ConfigMap keeps neither the plan nor the other one.
+#[test]
+fn a_plan_that_goes_brings_back_what_nobody_edited() {
+    let mut web = reading("web", "settings");
+    web["configMaps"] = json!(["edited", "settings"]);
+    let mut sim = Sim::new(
+        json!({"components": [web], "progressDeadline": "60s"}),
+        &[("web", "web:1")],
+    );
+    sim.configure("edited", "old");
+    sim.configure("settings", "old");
+    sim.run(60);
+    sim.deployment("web").broken = true;
+    sim.configure("edited", "bad");
+    sim.configure("settings", "bad");
+    sim.run_until("the release", |sim| stamp(sim, "web").is_some());
+    sim.configure("edited", "by hand");
+    sim.deployment("web").broken = false;
+    sim.delete();
+    sim.run(120);
+    assert!(sim.gone);
+    assert_eq!(
+        (text(&sim), sim.config_maps["edited"].as_str()),
+        ("old", "by hand")
+    );
 }
