@@ -296,14 +296,14 @@ fn deletion(shell: &Shell<'_>) -> Result<(), Stop> {
     let screen = shell.screen;
     screen.chapter("Deleting the plan in the middle of a release");
     let before = templates(shell)?;
-    screen.text("plan-5.yaml has shop/cart:5, and shop/web:5-unready, whose pods never get ready.");
-    shell.file_quietly("plan-5.yaml", &manifests::plan("5", "5-unready"))?;
-    shell.must(&["apply", "-f", "plan-5.yaml"], Show::All)?;
+    screen.text("plan-7.yaml has shop/cart:7, and shop/web:7-unready, whose pods never get ready.");
+    shell.file_quietly("plan-7.yaml", &manifests::plan("7", "7-unready"))?;
+    shell.must(&["apply", "-f", "plan-7.yaml"], Show::All)?;
     shell.must(
         &[
             "wait",
             "deployment/web",
-            "--for=jsonpath={.spec.template.spec.containers[0].image}=shop/web:5-unready",
+            "--for=jsonpath={.spec.template.spec.containers[0].image}=shop/web:7-unready",
             TIMEOUT,
         ],
         Show::All,
