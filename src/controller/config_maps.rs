@@ -245,11 +245,8 @@ async fn source(
 ) -> Result<Source, ReconcileError> {
     let meta = ctx.config_maps.meta(namespace, name);
     let seen = ctx.config_maps.seen(plan_uid, name);
-    match (meta, seen) {
-        (None, None) => return Ok(Source::default()),
-        (Some(meta), Some(seen)) if is_same(&meta.metadata, &seen) => return Ok(seen),
-        // The watch may not have told of what was read or written last.
-        _ => {}
+    if let Some(known) = known(meta.as_ref().map(|meta| &meta.metadata), seen) {
+        return Ok(known);
     }
     let Some(object) = get(ctx, namespace, name).await? else {
         return Ok(Source::default());
@@ -263,10 +260,17 @@ async fn source(
     Ok(Source::of(&clean.unwrap_or(object)))
 }
 
-/// Whether what the watch told of an object is what was read of it.
-fn is_same(meta: &ObjectMeta, seen: &Source) -> bool {
-    meta.uid.as_deref() == Some(&seen.uid)
-        && meta.resource_version.as_deref() == Some(&seen.resource_version)
+/// What a ConfigMap is, if that is known without reading it. The watch may not
+/// have told yet of what was read or written last, be it that it is there.
+fn known(meta: Option<&ObjectMeta>, seen: Option<Source>) -> Option<Source> {
+    let (meta, seen) = match (meta, seen) {
+        (None, None) => return Some(Source::default()),
+        (Some(meta), Some(seen)) => (meta, seen),
+        _ => return None,
+    };
+    let same = meta.uid.as_deref() == Some(&seen.uid)
+        && meta.resource_version.as_deref() == Some(&seen.resource_version);
+    same.then_some(seen)
 }
 
 /// One ConfigMap with its contents, if it exists.
@@ -323,6 +327,34 @@ pub(super) async fn kept(
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_was_written_counts_until_the_watch_has_caught_up() {
+        let told = |uid: &str, version: &str| ObjectMeta {
+            uid: Some(uid.to_owned()),
+            resource_version: Some(version.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let seen = Source {
+            digest: Some("d".to_owned()),
+            uid: "u".to_owned(),
+            resource_version: "8".to_owned(),
+            ..Source::default()
+        };
+        let known = |meta: Option<ObjectMeta>, seen: Option<&Source>| {
+            super::known(meta.as_ref(), seen.cloned())
+        };
+        assert_eq!(known(Some(told("u", "8")), Some(&seen)), Some(seen.clone()));
+        assert_eq!(known(None, None), Some(Source::default()));
+        for read in [
+            known(Some(told("u", "7")), Some(&seen)),
+            known(Some(told("v", "8")), Some(&seen)),
+            known(None, Some(&seen)),
+            known(Some(told("u", "8")), None),
+        ] {
+            assert_eq!(read, None);
+        }
+    }
 
     #[test]
     fn of_other_config_maps_only_the_name_and_the_version_are_kept() {

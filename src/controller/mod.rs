@@ -289,3 +289,45 @@ fn waiting_beside(plans: &Store<StoredPlan>, plan: &StoredPlan) -> Vec<ObjectRef
 fn on_error(_: Arc<StoredPlan>, _: &ReconcileError, _: Arc<Context>) -> Action {
     Action::requeue(Duration::from_secs(10))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_config_map_wakes_who_tracks_it_and_who_keeps_contents_in_it() {
+        let (store, mut writer) = reflector::store();
+        let plan = |name: &str, uid: &str, tracked: &str| -> StoredPlan {
+            serde_json::from_value(json!({
+                "apiVersion": "belay.dev/v1alpha1", "kind": "ReleasePlan",
+                "metadata": {"name": name, "namespace": "shop", "uid": uid},
+                "spec": {"components": [{
+                    "workload": {"kind": "Deployment", "name": "cart"}, "configMaps": [tracked],
+                }]},
+            }))
+            .unwrap()
+        };
+        for plan in [plan("a", "1", "settings"), plan("b", "2", "other")] {
+            writer.apply_watcher_event(&watcher::Event::Apply(plan));
+        }
+        let woken = |name: &str, namespace: &str, keeper: Option<&str>| {
+            let labels = keeper.map(|uid| [(PLAN_UID.to_owned(), uid.to_owned())].into());
+            let meta = ObjectMeta {
+                name: Some(name.to_owned()),
+                namespace: Some(namespace.to_owned()),
+                labels,
+                ..ObjectMeta::default()
+            };
+            let plans = tracking(&store, &meta);
+            let mut names: Vec<_> = plans.into_iter().map(|plan| plan.name).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(woken("settings", "shop", None), ["a"]);
+        assert_eq!(woken("settings-0a1b", "shop", Some("1")), ["a"]);
+        assert_eq!(woken("settings", "shop", Some("2")), ["a", "b"]);
+        assert_eq!(woken("settings-0a1b", "shop", None), [""; 0]);
+        assert_eq!(woken("settings-0a1b", "else", Some("1")), [""; 0]);
+    }
+}
