@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use belay::api::{CONFIG_DIGEST, Phase, Reason, ReleasePlanStatus};
 use belay_testenv::AuditEntry;
+use serde_json::json;
 
 use crate::{
     configuration::{Configs, plan},
@@ -226,7 +227,23 @@ async fn contents_that_cannot_be_written_hold_no_other_workload() {
     let rest = "  progressDeadline: 30s\n";
     scene.apply(&plan(&[alone, reading("web")], rest)).await;
     scene.ready("shop").await;
-    deny_old_contents(&scene, "contents-denied").await;
+    let objects =
+        "apiGroups: [''], apiVersions: [v1], operations: [UPDATE], resources: [configmaps]";
+    deny(
+        &scene,
+        "contents-denied",
+        objects,
+        "object.data.text != 'old'",
+    )
+    .await;
+    let probe = [
+        "label",
+        "configmap",
+        "settings",
+        "probe=x",
+        "--dry-run=server",
+    ];
+    scene.refused(&probe).await;
     configs.edit("settings", "bad").await;
     scene.set_image("cart", "shop/cart:2-crash").await;
     scene
@@ -245,8 +262,51 @@ async fn contents_that_cannot_be_written_hold_no_other_workload() {
     assert_eq!(stamp(&scene, "web").await, None);
 }
 
-/// Makes the API server refuse the first contents of the ConfigMap.
-async fn deny_old_contents(scene: &Scene, name: &str) {
+/// What cannot be taken away keeps no release from ending; the next one takes
+/// it away.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_ends_though_its_garbage_stays() {
+    let scene = scene("contents-garbage").await;
+    let configs = Configs::of(&scene);
+    let keep = json!({"spec": {"revisionHistoryLimit": 1}});
+    scene.merge("relplan", "shop", &keep).await;
+    let objects = "apiGroups: ['', apps], apiVersions: [v1], operations: [DELETE], resources: [configmaps, controllerrevisions]";
+    deny(&scene, "contents-garbage", objects, "false").await;
+    let probe = [
+        "delete",
+        "configmap",
+        "kube-root-ca.crt",
+        "--dry-run=server",
+    ];
+    scene.refused(&probe).await;
+    for (number, text) in [(1, "b"), (2, "c"), (3, "d")] {
+        configs.edit("settings", text).await;
+        released_as(&scene, number).await;
+    }
+    let kept = configs.snapshots().await;
+    assert_eq!(kept.len(), 4, "{kept:?}");
+    scene.lift("contents-garbage").await;
+    configs.edit("settings", "e").await;
+    released_as(&scene, 4).await;
+    // The binding may take a moment to go, and each release takes away.
+    configs.edit("settings", "f").await;
+    released_as(&scene, 5).await;
+    let kept = configs.snapshots().await;
+    let texts: Vec<&str> = kept.values().map(String::as_str).collect();
+    assert!(texts.contains(&"f") && !texts.contains(&"old"), "{kept:?}");
+}
+
+async fn released_as(scene: &Scene, number: i64) {
+    scene
+        .plan_until("shop", "released it", |s| {
+            let last = s.history.last().map(|record| record.number);
+            released(s) && last.is_some_and(|last| last == number)
+        })
+        .await;
+}
+
+/// Makes the API server refuse something of this namespace.
+async fn deny(scene: &Scene, name: &str, objects: &str, unless: &str) {
     let namespace = &scene.namespace;
     scene
         .apply(&format!(
@@ -258,9 +318,9 @@ spec:
   matchConstraints:
     namespaceSelector: {{matchLabels: {{kubernetes.io/metadata.name: {namespace}}}}}
     resourceRules:
-    - {{apiGroups: [''], apiVersions: [v1], operations: [UPDATE], resources: [configmaps]}}
+    - {{{objects}}}
   validations:
-  - expression: \"object.data.text != 'old'\"
+  - expression: \"{unless}\"
     message: the policy of the house
 ---
 apiVersion: admissionregistration.k8s.io/v1
@@ -270,12 +330,4 @@ spec: {{policyName: {name}, validationActions: [Deny]}}
 "
         ))
         .await;
-    let probe = [
-        "label",
-        "configmap",
-        "settings",
-        "probe=x",
-        "--dry-run=server",
-    ];
-    scene.refused(&probe).await;
 }
