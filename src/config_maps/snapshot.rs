@@ -48,6 +48,8 @@ pub enum Kept {
     Damaged,
     /// An object that is not this plan's.
     Foreign,
+    /// It could not be read. That says nothing about it.
+    Unknown,
 }
 
 /// Name of the snapshot of a ConfigMap's contents. Two plans never share one:

@@ -3,6 +3,8 @@
 //! Decides nothing. Each write names the uid and resourceVersion that it was
 //! decided on, so that it fails instead of hitting something else.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::{
     Api,
@@ -29,26 +31,68 @@ pub(super) async fn apply(
     // What cannot be taken off the users' objects must not hold a plan for ever
     // whose deletion has come to its end.
     let parting = actions.contains(&Action::RemoveFinalizer);
-    let mut failed = None;
+    let mut failures = Failures::default();
     for action in actions {
+        if failures.skips(action) {
+            continue;
+        }
         match carry_out(ctx, plan, action).await {
             Ok(()) => {}
             Err(error) if parting && error.is_denied() && *action != Action::RemoveFinalizer => {
                 tracing::warn!(%error, "something of Belay's stays behind");
             }
-            // Workloads are independent of each other: one that cannot be
-            // written now must not hold the others.
-            Err(error) if is_template(action) && !error.is_refusal() => {
-                failed.get_or_insert(error);
-            }
-            Err(error) => return Err(error),
+            Err(error) => failures.note(action, error)?,
         }
     }
-    failed.map_or(Ok(()), Err)
+    failures.first.map_or(Ok(()), Err)
 }
 
-const fn is_template(action: &Action) -> bool {
-    matches!(action, Action::Apply { .. } | Action::Replace { .. })
+/// What failed of a pass. Workloads are independent of each other: one that
+/// cannot be written now, or whose contents cannot, must not hold the others.
+#[derive(Default)]
+struct Failures {
+    /// What the pass ends with.
+    first: Option<ReconcileError>,
+    /// ConfigMaps whose contents are not kept, or not in place.
+    unwritten: BTreeSet<String>,
+}
+
+impl Failures {
+    /// Whether an action rests on one that failed.
+    fn skips(&self, action: &Action) -> bool {
+        match action {
+            Action::Apply { write } | Action::Replace { write } => {
+                !self.unwritten.is_disjoint(&write.config_maps)
+            }
+            Action::CreateSnapshot { .. } | Action::Own { .. } => false,
+            Action::WriteContents { tracked, .. } => self.unwritten.contains(&tracked.name),
+            // They say that what was decided is done.
+            Action::EnsureFinalizer
+            | Action::RemoveFinalizer
+            | Action::DropAnnotation { .. }
+            | Action::CreateRevision { .. }
+            | Action::PruneRevisions { .. } => self.first.is_some(),
+        }
+    }
+
+    /// Notes a failure; gives it back if it ends the pass.
+    fn note(&mut self, action: &Action, error: ReconcileError) -> Result<(), ReconcileError> {
+        match action {
+            // It is decided anew with what the API server said.
+            Action::Apply { .. } | Action::Replace { .. } if !error.is_refusal() => {}
+            Action::Own { .. } => {}
+            Action::CreateSnapshot { tracked } | Action::WriteContents { tracked, .. } => {
+                self.unwritten.insert(tracked.name.clone());
+            }
+            _ => return Err(error),
+        }
+        // A lost race is made good by itself, and must not hide what is not.
+        let known = self.first.as_ref();
+        if known.is_none_or(|known| known.is_conflict() && !error.is_conflict()) {
+            self.first = Some(error);
+        }
+        Ok(())
+    }
 }
 
 async fn carry_out(
@@ -70,10 +114,7 @@ async fn carry_out(
             uid,
             resource_version,
         } => snapshots::write_back(ctx, plan, tracked, uid, resource_version).await,
-        Action::PruneRevisions { keep } => {
-            prune_revisions(ctx, plan, keep).await?;
-            snapshots::collect(ctx, plan, keep.is_empty()).await
-        }
+        Action::PruneRevisions { keep } => prune(ctx, plan, keep).await,
         Action::Apply { write } => apply_template(ctx, &namespace, write).await,
         Action::Replace { write } => replace_template(ctx, &namespace, write).await,
         Action::Own {
@@ -112,7 +153,7 @@ async fn patch_plan(
 
 /// A JSON patch that no longer fits what is stored is refused as invalid,
 /// although only somebody else was quicker.
-fn conflict_or(doing: String) -> impl FnOnce(kube::Error) -> ReconcileError {
+pub(super) fn conflict_or(doing: String) -> impl FnOnce(kube::Error) -> ReconcileError {
     |error| match classify(&error) {
         ApplyFailure::Conflict => ReconcileError::Conflict { what: doing },
         _ => ReconcileError::Api {
@@ -122,7 +163,7 @@ fn conflict_or(doing: String) -> impl FnOnce(kube::Error) -> ReconcileError {
     }
 }
 
-fn json_patch(operations: Vec<Value>, doing: &str) -> Result<Patch<()>, ReconcileError> {
+pub(super) fn json_patch(operations: Vec<Value>, doing: &str) -> Result<Patch<()>, ReconcileError> {
     serde_json::from_value(Value::Array(operations))
         .map(Patch::Json)
         .map_err(unserialisable(doing.to_owned()))
@@ -234,6 +275,22 @@ async fn create_revision(
     }
 }
 
+/// Takes away what nothing needs any more. While the plan stays that must not
+/// hold what it does for others: the next time takes what is left.
+async fn prune(ctx: &Context, plan: &StoredPlan, keep: &[String]) -> Result<(), ReconcileError> {
+    let parting = keep.is_empty();
+    let pruned = prune_revisions(ctx, plan, keep).await;
+    let collected = snapshots::collect(ctx, plan, parting).await;
+    let pruned = pruned.and(collected);
+    if parting {
+        return pruned;
+    }
+    if let Err(error) = pruned {
+        tracing::warn!(%error, "something that nothing needs stays until the next release");
+    }
+    Ok(())
+}
+
 async fn prune_revisions(
     ctx: &Context,
     plan: &StoredPlan,
@@ -277,6 +334,7 @@ async fn apply_template(
         uid,
         resource_version,
         template,
+        ..
     } = write;
     let body = apply_body(namespace, target, uid, resource_version, template);
     let params = PatchParams::apply(FIELD_MANAGER).force();
@@ -297,6 +355,7 @@ async fn replace_template(
         uid,
         resource_version,
         template,
+        ..
     } = write;
     let patch = cluster::replace_template(uid, resource_version, template)
         .map_err(unserialisable(format!("replace the template of {target}")))?;
@@ -369,6 +428,90 @@ pub(super) async fn own_as_read(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config_maps::Tracked;
+
+    fn write(name: &str, config_maps: &[&str]) -> Action {
+        let target = Target {
+            kind: crate::api::WorkloadKind::Deployment,
+            name: name.to_owned(),
+        };
+        Action::Replace {
+            write: TemplateWrite {
+                target,
+                uid: "u".to_owned(),
+                resource_version: "1".to_owned(),
+                template: json!({}),
+                config_maps: config_maps.iter().map(|&name| name.to_owned()).collect(),
+            },
+        }
+    }
+
+    fn contents(name: &str) -> Action {
+        Action::WriteContents {
+            tracked: Tracked::new(name, "d", "uid"),
+            uid: "u".to_owned(),
+            resource_version: "1".to_owned(),
+        }
+    }
+
+    fn error(code: u16) -> ReconcileError {
+        let status = kube::core::Status::failure("no", "Test").with_code(code);
+        ReconcileError::api("write it")(kube::Error::Api(status.boxed()))
+    }
+
+    #[test]
+    fn contents_that_cannot_be_written_hold_only_what_reads_them() {
+        let snapshot = Action::CreateSnapshot {
+            tracked: Tracked::new("settings", "d", "uid"),
+        };
+        for failed in [contents("settings"), snapshot] {
+            let mut failures = Failures::default();
+            failures.note(&failed, error(403)).unwrap();
+            assert!(failures.skips(&write("cart", &["settings"])));
+            assert!(failures.skips(&contents("settings")));
+            assert!(!failures.skips(&write("web", &["other"])));
+            assert!(!failures.skips(&write("web", &[])));
+            assert!(!failures.skips(&contents("other")));
+            let prune = Action::PruneRevisions { keep: vec![] };
+            assert!(failures.skips(&prune) && failures.skips(&Action::RemoveFinalizer));
+            assert!(failures.first.is_some());
+        }
+        assert!(!Failures::default().skips(&write("cart", &["settings"])));
+    }
+
+    #[test]
+    fn a_lost_race_does_not_hide_a_failure() {
+        for order in [[409, 500, 403], [500, 409, 403]] {
+            let mut failures = Failures::default();
+            for code in order {
+                failures.note(&write("cart", &[]), error(code)).unwrap();
+            }
+            let first = failures.first.unwrap();
+            let ReconcileError::Api { source, .. } = &first else {
+                panic!("{first}")
+            };
+            assert!(matches!(&**source, kube::Error::Api(status) if status.code == 500));
+        }
+    }
+
+    #[test]
+    fn what_others_rest_on_ends_the_pass() {
+        let mut failures = Failures::default();
+        let drop = Action::DropAnnotation {
+            name: "a".to_owned(),
+            value: "b".to_owned(),
+        };
+        assert!(failures.note(&drop, error(500)).is_err());
+        let refused = ReconcileError::Refused {
+            target: Target {
+                kind: crate::api::WorkloadKind::Deployment,
+                name: "cart".to_owned(),
+            },
+            message: "no".to_owned(),
+        };
+        assert!(failures.note(&write("cart", &[]), refused).is_err());
+        assert!(failures.first.is_none());
+    }
 
     /// The operator's own patch does what the webhook would do, were it there.
     #[test]

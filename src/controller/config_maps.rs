@@ -6,13 +6,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use futures::{
-    Stream,
-    future::{join_all, try_join_all},
-};
+use futures::{Stream, future::join_all};
 use k8s_openapi::{
     api::core::v1::ConfigMap,
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
@@ -27,10 +24,10 @@ use kube::{
     },
 };
 
-use super::{Context, ReconcileError};
+use super::{Context, ReconcileError, snapshots::disown};
 use crate::{
     api::{PLAN_UID, ReleasePlanStatus, StoredPlan},
-    config_maps::{Contents, Kept, Tracked, judge},
+    config_maps::{Kept, Tracked, judge},
     machine::{self, Source},
     plan::Plan,
 };
@@ -57,6 +54,19 @@ pub(super) struct Snapshot {
     pub(super) plan_uid: String,
     pub(super) uid: String,
     pub(super) meta: ObjectMeta,
+}
+
+impl Snapshot {
+    /// What carries the label of a plan.
+    pub(super) fn of(object: &PartialObjectMeta<ConfigMap>) -> Option<Self> {
+        Some(Self {
+            namespace: object.namespace()?,
+            name: object.name_any(),
+            plan_uid: object.labels().get(PLAN_UID)?.clone(),
+            uid: object.uid()?,
+            meta: object.metadata.clone(),
+        })
+    }
 }
 
 impl ConfigMaps {
@@ -117,6 +127,26 @@ impl ConfigMaps {
         }
     }
 
+    /// Keeps what a ConfigMap is after a write, which the watch may not have
+    /// told of yet.
+    pub(super) fn wrote(&self, plan_uid: &str, name: &str, source: Source) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_plan = seen.entry(plan_uid.to_owned()).or_default();
+        of_plan.insert(name.to_owned(), source);
+    }
+
+    /// Keeps no other snapshots of a plan than these.
+    fn keep_whole(&self, plan_uid: &str, wanted: &BTreeMap<String, Kept>) {
+        let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(of_plan) = whole.get_mut(plan_uid) else {
+            return;
+        };
+        of_plan.retain(|name, _| wanted.contains_key(name));
+        if of_plan.is_empty() {
+            whole.remove(plan_uid);
+        }
+    }
+
     fn is_whole(&self, plan_uid: &str, name: &str, uid: &str) -> bool {
         let whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         whole
@@ -135,15 +165,7 @@ impl ConfigMaps {
     /// The snapshots that `wanted` wants, as far as the watch has told of them.
     pub(super) fn snapshots(&self, wanted: impl Fn(&Snapshot) -> bool) -> Vec<Snapshot> {
         let metas = self.metas.state();
-        let found = metas.iter().filter_map(|object| {
-            Some(Snapshot {
-                namespace: object.namespace()?,
-                name: object.name_any(),
-                plan_uid: object.labels().get(PLAN_UID)?.clone(),
-                uid: object.uid()?,
-                meta: object.metadata.clone(),
-            })
-        });
+        let found = metas.iter().filter_map(|object| Snapshot::of(object));
         found.filter(wanted).collect()
     }
 
@@ -178,63 +200,41 @@ fn trim(meta: &mut ObjectMeta) {
     }
 }
 
-/// What was read for a pass.
-pub(super) struct Read {
-    /// The ConfigMaps by name.
-    pub(super) sources: BTreeMap<String, Source>,
-    /// When to look again, since some could not be read.
-    pub(super) again: Option<Duration>,
-}
-
 /// Reads the ConfigMaps that a pass looks at. One that cannot be read is no
-/// change: what was last seen of it counts, and it is read again soon.
+/// change, and ends nothing: what that means is decided like everything else.
 pub(super) async fn read(
     ctx: &Context,
     stored: &StoredPlan,
     plan: Option<&Plan>,
     status: &ReleasePlanStatus,
-) -> Result<Read, ReconcileError> {
+) -> BTreeMap<String, Source> {
     let names = machine::sources(plan, status);
     let uid = stored.metadata.uid.as_deref().unwrap_or_default();
     let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
     if names.is_empty() {
-        return Ok(Read {
-            sources: BTreeMap::new(),
-            again: None,
-        });
+        return BTreeMap::new();
     }
-    ctx.config_maps.listed().await?;
+    let listed = ctx.config_maps.listed().await;
+    let unlisted = listed.err().map(|error| error.to_string());
     let reads = names.into_iter().map(async |name| {
-        let source = source(ctx, namespace, uid, &name).await;
+        let read = match &unlisted {
+            Some(error) => Err(error.clone()),
+            None => source(ctx, namespace, uid, &name)
+                .await
+                .map_err(|error| error.to_string()),
+        };
+        let source = read.unwrap_or_else(|error| {
+            tracing::warn!(%namespace, %error, "contents are taken as they were last seen");
+            Source {
+                unknown: true,
+                ..Source::default()
+            }
+        });
         (name, source)
     });
-    let mut sources = BTreeMap::new();
-    let mut again = None;
-    for (name, read) in join_all(reads).await {
-        let source = match read {
-            Ok(source) => source,
-            Err(error) => {
-                let mut known = status.config_maps.iter();
-                if !known.any(|known| known.name == name && known.digest.is_some()) {
-                    return Err(error);
-                }
-                tracing::warn!(%namespace, %error, "contents are taken as they were last seen");
-                again.get_or_insert_with(|| {
-                    ctx.unreadable.failed(uid, Instant::now(), u32::MAX).delay
-                });
-                Source {
-                    unknown: true,
-                    ..Source::default()
-                }
-            }
-        };
-        sources.insert(name, source);
-    }
-    if again.is_none() {
-        ctx.unreadable.reset(uid);
-    }
+    let sources = join_all(reads).await.into_iter().collect();
     ctx.config_maps.keep(uid, &sources);
-    Ok(Read { sources, again })
+    sources
 }
 
 async fn source(
@@ -243,27 +243,34 @@ async fn source(
     plan_uid: &str,
     name: &str,
 ) -> Result<Source, ReconcileError> {
-    let Some(meta) = ctx.config_maps.meta(namespace, name) else {
+    let meta = ctx.config_maps.meta(namespace, name);
+    let seen = ctx.config_maps.seen(plan_uid, name);
+    if let Some(known) = known(meta.as_ref().map(|meta| &meta.metadata), seen) {
+        return Ok(known);
+    }
+    let Some(object) = get(ctx, namespace, name).await? else {
         return Ok(Source::default());
     };
-    if let Some(seen) = ctx.config_maps.seen(plan_uid, name)
-        && Some(seen.uid.as_str()) == meta.metadata.uid.as_deref()
-        && Some(seen.resource_version.as_str()) == meta.metadata.resource_version.as_deref()
-    {
-        return Ok(seen);
-    }
-    let object = get(ctx, namespace, name).await?;
-    Ok(object.map_or_else(Source::default, |object| {
-        let contents = Contents::of(&object);
-        Source {
-            digest: Some(contents.digest()),
-            unknown: false,
-            bytes: contents.bytes(),
-            uid: object.uid().unwrap_or_default(),
-            resource_version: object.resource_version().unwrap_or_default(),
-            immutable: object.immutable == Some(true),
-        }
-    }))
+    let clean = disown(ctx, namespace, &object)
+        .await
+        .unwrap_or_else(|error| {
+            tracing::warn!(%error, "a mark stays on a configmap for now");
+            None
+        });
+    Ok(Source::of(&clean.unwrap_or(object)))
+}
+
+/// What a ConfigMap is, if that is known without reading it. The watch may not
+/// have told yet of what was read or written last, be it that it is there.
+fn known(meta: Option<&ObjectMeta>, seen: Option<Source>) -> Option<Source> {
+    let (meta, seen) = match (meta, seen) {
+        (None, None) => return Some(Source::default()),
+        (Some(meta), Some(seen)) => (meta, seen),
+        _ => return None,
+    };
+    let same = meta.uid.as_deref() == Some(&seen.uid)
+        && meta.resource_version.as_deref() == Some(&seen.resource_version);
+    same.then_some(seen)
 }
 
 /// One ConfigMap with its contents, if it exists.
@@ -287,29 +294,67 @@ pub(super) async fn kept(
     namespace: &str,
     plan_uid: &str,
     wanted: &[Tracked],
-) -> Result<BTreeMap<String, Kept>, ReconcileError> {
+) -> BTreeMap<String, Kept> {
     let looks = wanted.iter().map(async |tracked| {
         let name = &tracked.snapshot;
         let meta = ctx.config_maps.meta(namespace, name);
         let uid = meta.and_then(|meta| meta.metadata.uid.clone());
         let known = uid.is_some_and(|uid| ctx.config_maps.is_whole(plan_uid, name, &uid));
         if known {
-            return Ok::<_, ReconcileError>((name.clone(), Kept::Whole));
+            return (name.clone(), Kept::Whole);
         }
-        let object = get(ctx, namespace, name).await?;
-        let kept = judge(object.as_ref(), &tracked.digest, plan_uid);
-        if let (Kept::Whole, Some(object)) = (kept, &object) {
-            ctx.config_maps.found_whole(plan_uid, object);
-        }
-        Ok((name.clone(), kept))
+        let kept = match get(ctx, namespace, name).await {
+            Ok(object) => {
+                let kept = judge(object.as_ref(), &tracked.digest, plan_uid);
+                if let (Kept::Whole, Some(object)) = (kept, &object) {
+                    ctx.config_maps.found_whole(plan_uid, object);
+                }
+                kept
+            }
+            Err(error) => {
+                tracing::warn!(%namespace, %error, "what stands under the name of a snapshot is not known");
+                Kept::Unknown
+            }
+        };
+        (name.clone(), kept)
     });
-    Ok(try_join_all(looks).await?.into_iter().collect())
+    let kept: BTreeMap<String, Kept> = join_all(looks).await.into_iter().collect();
+    ctx.config_maps.keep_whole(plan_uid, &kept);
+    kept
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_was_written_counts_until_the_watch_has_caught_up() {
+        let told = |uid: &str, version: &str| ObjectMeta {
+            uid: Some(uid.to_owned()),
+            resource_version: Some(version.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let seen = Source {
+            digest: Some("d".to_owned()),
+            uid: "u".to_owned(),
+            resource_version: "8".to_owned(),
+            ..Source::default()
+        };
+        let known = |meta: Option<ObjectMeta>, seen: Option<&Source>| {
+            super::known(meta.as_ref(), seen.cloned())
+        };
+        assert_eq!(known(Some(told("u", "8")), Some(&seen)), Some(seen.clone()));
+        assert_eq!(known(None, None), Some(Source::default()));
+        for read in [
+            known(Some(told("u", "7")), Some(&seen)),
+            known(Some(told("v", "8")), Some(&seen)),
+            known(None, Some(&seen)),
+            known(Some(told("u", "8")), None),
+        ] {
+            assert_eq!(read, None);
+        }
+    }
 
     #[test]
     fn of_other_config_maps_only_the_name_and_the_version_are_kept() {

@@ -24,7 +24,10 @@ mod watches;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::StreamExt as _;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::ConfigMap},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{
     Api, Client, ResourceExt as _,
     api::PartialObjectMeta,
@@ -40,7 +43,7 @@ use tokio::sync::mpsc;
 pub use error::ReconcileError;
 
 use crate::{
-    api::{Phase, Reason, StoredPlan, WorkloadKind},
+    api::{PLAN_UID, Phase, Reason, StoredPlan, WorkloadKind},
     clock::Clock,
     metrics::Metrics,
     plan::{Target, config_maps_of, targets_of},
@@ -171,12 +174,7 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
             },
         )
         .watches_stream(changed, move |config_map: PartialObjectMeta<ConfigMap>| {
-            let namespace = config_map.namespace();
-            let plans = tracking(
-                &of_config_maps,
-                namespace.as_deref(),
-                &config_map.name_any(),
-            );
+            let plans = tracking(&of_config_maps, &config_map.metadata);
             plans
                 .iter()
                 .for_each(|plan| queued_by_config_maps.add(plan));
@@ -246,15 +244,14 @@ fn naming(
         .collect()
 }
 
-/// Plans of a namespace that track a ConfigMap.
-fn tracking(
-    plans: &Store<StoredPlan>,
-    namespace: Option<&str>,
-    name: &str,
-) -> Vec<ObjectRef<StoredPlan>> {
+/// Plans of a namespace that track a ConfigMap, or keep contents in it.
+fn tracking(plans: &Store<StoredPlan>, config_map: &ObjectMeta) -> Vec<ObjectRef<StoredPlan>> {
+    let name = config_map.name.as_deref().unwrap_or_default();
+    let keeper = config_map.labels.as_ref().and_then(|l| l.get(PLAN_UID));
     let tracks = |plan: &StoredPlan| {
-        plan.metadata.namespace.as_deref() == namespace
-            && (config_maps_of(plan).any(|tracked| tracked == name)
+        plan.metadata.namespace == config_map.namespace
+            && (keeper.is_some() && plan.metadata.uid.as_ref() == keeper
+                || config_maps_of(plan).any(|tracked| tracked == name)
                 || plan
                     .status
                     .iter()
@@ -291,4 +288,46 @@ fn waiting_beside(plans: &Store<StoredPlan>, plan: &StoredPlan) -> Vec<ObjectRef
 /// Errors are turned into waits before they get here.
 fn on_error(_: Arc<StoredPlan>, _: &ReconcileError, _: Arc<Context>) -> Action {
     Action::requeue(Duration::from_secs(10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_config_map_wakes_who_tracks_it_and_who_keeps_contents_in_it() {
+        let (store, mut writer) = reflector::store();
+        let plan = |name: &str, uid: &str, tracked: &str| -> StoredPlan {
+            serde_json::from_value(json!({
+                "apiVersion": "belay.dev/v1alpha1", "kind": "ReleasePlan",
+                "metadata": {"name": name, "namespace": "shop", "uid": uid},
+                "spec": {"components": [{
+                    "workload": {"kind": "Deployment", "name": "cart"}, "configMaps": [tracked],
+                }]},
+            }))
+            .unwrap()
+        };
+        for plan in [plan("a", "1", "settings"), plan("b", "2", "other")] {
+            writer.apply_watcher_event(&watcher::Event::Apply(plan));
+        }
+        let woken = |name: &str, namespace: &str, keeper: Option<&str>| {
+            let labels = keeper.map(|uid| [(PLAN_UID.to_owned(), uid.to_owned())].into());
+            let meta = ObjectMeta {
+                name: Some(name.to_owned()),
+                namespace: Some(namespace.to_owned()),
+                labels,
+                ..ObjectMeta::default()
+            };
+            let plans = tracking(&store, &meta);
+            let mut names: Vec<_> = plans.into_iter().map(|plan| plan.name).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(woken("settings", "shop", None), ["a"]);
+        assert_eq!(woken("settings-0a1b", "shop", Some("1")), ["a"]);
+        assert_eq!(woken("settings", "shop", Some("2")), ["a", "b"]);
+        assert_eq!(woken("settings-0a1b", "shop", None), [""; 0]);
+        assert_eq!(woken("settings-0a1b", "else", Some("1")), [""; 0]);
+    }
 }

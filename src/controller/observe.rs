@@ -43,9 +43,13 @@ pub(super) async fn observe(
     parsed: Result<&Plan, &Violations>,
     status: &ReleasePlanStatus,
     sources: BTreeMap<String, Source>,
+    namespace_terminating: bool,
 ) -> Result<World, ReconcileError> {
     let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
-    let facts = facts(ctx, stored, parsed).await?;
+    let facts = PlanFacts {
+        namespace_terminating,
+        ..facts(stored, parsed)
+    };
     let scope = machine::scope(parsed.ok(), status);
     let reads = scope
         .iter()
@@ -68,11 +72,11 @@ pub(super) async fn observe(
     let revisions: BTreeMap<String, Arc<Revision>> =
         loaded.into_iter().map(|r| (r.name.clone(), r)).collect();
     let resting = status.release.is_none();
-    let snapshots = if resting && !needs.dry_run.contains(&true) && revisions.is_empty() {
+    let snapshots = if namespace_terminating {
         BTreeMap::new()
     } else {
         let wanted = machine::snapshots(&scope, revisions.values().map(AsRef::as_ref));
-        config_maps::kept(ctx, namespace, &facts.uid, &wanted).await?
+        config_maps::kept(ctx, namespace, &facts.uid, &wanted).await
     };
     let stable = status
         .stable_revision
@@ -186,20 +190,15 @@ async fn ask(
     })
 }
 
-async fn facts(
-    ctx: &Context,
-    stored: &StoredPlan,
-    parsed: Result<&Plan, &Violations>,
-) -> Result<PlanFacts, ReconcileError> {
+fn facts(stored: &StoredPlan, parsed: Result<&Plan, &Violations>) -> PlanFacts {
     let meta = &stored.metadata;
-    let deleting = stored.is_deleting();
     let namespace = meta.namespace.clone().unwrap_or_default();
     let policy = stored
         .spec
         .get("deletionPolicy")
         .cloned()
         .unwrap_or_default();
-    Ok(PlanFacts {
+    PlanFacts {
         name: meta.name.clone().unwrap_or_default(),
         namespace: namespace.clone(),
         uid: meta.uid.clone().unwrap_or_default(),
@@ -217,19 +216,27 @@ async fn facts(
         undo: stored.annotation(UNDO).map(str::to_owned),
         retry: stored.annotation(RETRY).map(str::to_owned),
         ordered_by: Stamps::read(stored.annotation(ORDERED_BY)),
-        deleting,
+        deleting: stored.is_deleting(),
         deletion_policy: serde_json::from_value(policy).unwrap_or(DeletionPolicy::Rollback),
         finalizer: meta
             .finalizers
             .iter()
             .flatten()
             .any(|name| name == FINALIZER),
-        // Deleting a namespace deletes its plans, so only then it can matter.
-        namespace_terminating: deleting && is_terminating(ctx, &namespace).await?,
-    })
+        namespace_terminating: false,
+    }
 }
 
-async fn is_terminating(ctx: &Context, name: &str) -> Result<bool, ReconcileError> {
+/// Whether the namespace of a plan goes with it. Deleting a namespace deletes
+/// its plans, so only then it can matter.
+pub(super) async fn is_terminating(
+    ctx: &Context,
+    stored: &StoredPlan,
+) -> Result<bool, ReconcileError> {
+    if !stored.is_deleting() {
+        return Ok(false);
+    }
+    let name = stored.metadata.namespace.as_deref().unwrap_or_default();
     let namespaces = Api::<Namespace>::all(ctx.client.clone());
     let namespace = namespaces
         .get_opt(name)

@@ -1,6 +1,7 @@
 //! One pass over one plan: observe, parse, step, apply, record.
 
 use std::{
+    collections::BTreeMap,
     panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
@@ -20,6 +21,7 @@ use crate::{
         ConditionType, GatewayDuration, Phase, Reason, ReleasePlanStatus, StoredPlan,
         merge_conditions,
     },
+    config_maps::Kept,
     machine::{self, Decision, EventNote, Input, World},
     plan::{Plan, Violations},
 };
@@ -106,13 +108,20 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileErr
         heal::heal(ctx, &mut plan, parsed).await?;
     }
     let status = plan.status.clone().unwrap_or_default();
-    let read = config_maps::read(ctx, &plan, parsed.as_ref().ok(), &status).await?;
+    // What goes with its namespace is not waited for.
+    let terminating = observe::is_terminating(ctx, &plan).await?;
+    let sources = if terminating {
+        BTreeMap::new()
+    } else {
+        config_maps::read(ctx, &plan, parsed.as_ref().ok(), &status).await
+    };
     let parsed = parsed.map(|parsed| {
         let uid = plan.metadata.uid.as_deref().unwrap_or_default();
-        parsed.resolved(uid, &machine::digests(&status, &read.sources))
+        parsed.resolved(uid, &machine::digests(&status, &sources))
     });
     let parsed = parsed.as_ref();
-    let mut world = observe::observe(ctx, &plan, parsed, &status, read.sources).await?;
+    let mut world = observe::observe(ctx, &plan, parsed, &status, sources, terminating).await?;
+    let again = read_again(ctx, &world);
     let decision = carry_out(ctx, &mut plan, parsed, &status, &mut world).await?;
     if decision.actions.contains(&machine::Action::RemoveFinalizer) {
         events::tell(ctx, &plan, &decision.events).await;
@@ -123,11 +132,22 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileErr
     log(&plan, &decision);
     count(ctx, &status, &decision.status);
     events::tell(ctx, &plan, &decision.events).await;
-    let wake = [decision.wake, put_off, read.again]
-        .into_iter()
-        .flatten()
-        .min();
+    let wake = [decision.wake, put_off, again].into_iter().flatten().min();
     Ok(Action::requeue(wake.unwrap_or(ctx.resync).min(ctx.resync)))
+}
+
+/// When to look again at ConfigMaps that could not be read; none if all were.
+fn read_again(ctx: &Context, world: &World) -> Option<Duration> {
+    let unread = world.config_maps.values().any(|source| source.unknown)
+        || world.snapshots.values().any(|kept| *kept == Kept::Unknown);
+    if !unread {
+        ctx.unreadable.reset(&world.plan.uid);
+        return None;
+    }
+    let wait = ctx
+        .unreadable
+        .failed(&world.plan.uid, Instant::now(), u32::MAX);
+    Some(wait.delay)
 }
 
 /// Decides and carries out. That the API server refuses a template is part of

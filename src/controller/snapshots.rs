@@ -12,7 +12,7 @@ use k8s_openapi::{
         apps::v1::{ControllerRevision, Deployment, ReplicaSet},
         core::v1::{ConfigMap, Pod},
     },
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+    apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference},
 };
 use kube::{
     Api, Resource, ResourceExt as _,
@@ -23,16 +23,21 @@ use serde_json::{Value, json};
 
 use super::{
     Context, ReconcileError,
+    apply::{conflict_or, json_patch},
     config_maps::{Snapshot, get},
+    observe::is_ours,
 };
 use crate::{
     api::{FIELD_MANAGER, PLAN_UID, StoredPlan},
     config_maps::{Contents, Kept, Tracked, judge, names, snapshot_object},
+    machine::Source,
     revision::Revision,
 };
 
 /// Objects that are listed at a time.
 const PAGE: u32 = 100;
+/// The same of revisions, which may take a MiB each.
+const LARGE_PAGE: u32 = 10;
 
 /// Copies the contents of a ConfigMap into a snapshot, unless that is there.
 pub(super) async fn create(
@@ -111,28 +116,77 @@ pub(super) async fn write_back(
         };
         api.create(&params, &object).await
     } else {
-        let operations = json!([
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version},
-            {"op": "test", "path": "/metadata/uid", "value": uid},
-            {"op": "add", "path": "/data", "value": contents.data},
-            {"op": "add", "path": "/binaryData", "value": contents.binary_data},
-        ]);
-        let patch = serde_json::from_value(operations).map(Patch::<()>::Json);
-        let patch = patch.map_err(|error| ReconcileError::Api {
-            doing: doing.clone(),
-            source: Box::new(kube::Error::SerdeError(error)),
-        })?;
+        let operations = vec![
+            json!({"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}),
+            json!({"op": "test", "path": "/metadata/uid", "value": uid}),
+            json!({"op": "add", "path": "/data", "value": contents.data}),
+            json!({"op": "add", "path": "/binaryData", "value": contents.binary_data}),
+        ];
         let params = PatchParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        api.patch(name, &params, &patch).await
+        api.patch(name, &params, &json_patch(operations, &doing)?)
+            .await
     };
-    match written {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Err(conflict(name)),
-        Err(error) => Err(ReconcileError::api(doing)(error)),
+    let written = match written {
+        Ok(written) => written,
+        Err(kube::Error::Api(status)) if status.code == 404 => return Err(conflict(name)),
+        Err(error) => return Err(conflict_or(doing)(error)),
+    };
+    match disown(ctx, namespace, &written).await {
+        Ok(clean) => {
+            let now = Source::of(&clean.unwrap_or(written));
+            ctx.config_maps.wrote(plan_uid, name, now);
+        }
+        // The contents are in place. It is read again, and that tries again.
+        Err(error) => tracing::warn!(%error, "a mark stays on a configmap for now"),
     }
+    Ok(())
+}
+
+/// Gives up what Belay owns of a ConfigMap of a user: after contents went back
+/// no mark stays, and nobody who applies theirs has a conflict with Belay. What
+/// ended before that is made up for when the object is read. Gives back the
+/// object if it was written.
+pub(super) async fn disown(
+    ctx: &Context,
+    namespace: &str,
+    object: &ConfigMap,
+) -> Result<Option<ConfigMap>, ReconcileError> {
+    let name = object.name_any();
+    let doing = format!("give up fields of configmap {namespace}/{name}");
+    let meta = &object.metadata;
+    let Some(left) = without_marks(meta.managed_fields.as_deref().unwrap_or_default()) else {
+        return Ok(None);
+    };
+    let operations = vec![
+        json!({"op": "replace", "path": "/metadata/resourceVersion", "value": meta.resource_version}),
+        json!({"op": "test", "path": "/metadata/uid", "value": meta.uid}),
+        json!({"op": "replace", "path": "/metadata/managedFields", "value": left}),
+    ];
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    Api::<ConfigMap>::namespaced(ctx.client.clone(), namespace)
+        .patch(&name, &params, &json_patch(operations, &doing)?)
+        .await
+        .map(Some)
+        .map_err(conflict_or(doing))
+}
+
+/// `managedFields` without Belay's; none if there are none of Belay's.
+fn without_marks(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEntry>> {
+    let left: Vec<_> = entries.iter().filter(|e| !is_ours(e)).cloned().collect();
+    if left.len() == entries.len() {
+        return None;
+    }
+    if left.is_empty() {
+        // An empty list would be taken for a client that knows no such field.
+        return Some(vec![ManagedFieldsEntry::default()]);
+    }
+    Some(left)
 }
 
 /// Deletes the snapshots of a plan that nothing names any more. If the plan
@@ -144,8 +198,13 @@ pub(super) async fn collect(
 ) -> Result<(), ReconcileError> {
     let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
     let uid = plan.metadata.uid.as_deref().unwrap_or_default();
-    let ours = |s: &Snapshot| s.namespace == namespace && s.plan_uid == uid;
-    let mut candidates = ctx.config_maps.snapshots(ours);
+    let mut candidates = if parting {
+        // The watch may not have told of all, and nobody looks again.
+        listed(ctx, namespace, uid).await?
+    } else {
+        let ours = |s: &Snapshot| s.namespace == namespace && s.plan_uid == uid;
+        ctx.config_maps.snapshots(ours)
+    };
     if candidates.is_empty() {
         return Ok(());
     }
@@ -165,6 +224,22 @@ pub(super) async fn collect(
         }
     }
     Ok(())
+}
+
+/// The snapshots of a plan, as the API server has them.
+async fn listed(
+    ctx: &Context,
+    namespace: &str,
+    plan_uid: &str,
+) -> Result<Vec<Snapshot>, ReconcileError> {
+    let api = Api::<ConfigMap>::namespaced(ctx.client.clone(), namespace);
+    let params = ListParams::default().labels(&format!("{PLAN_UID}={plan_uid}"));
+    let doing = format!("list configmaps of namespace {namespace}");
+    let listed = api
+        .list_metadata(&params)
+        .await
+        .map_err(ReconcileError::api(doing))?;
+    Ok(listed.items.iter().filter_map(Snapshot::of).collect())
 }
 
 /// The same for snapshots whose plan is gone.
@@ -191,25 +266,26 @@ async fn by_revisions(
     namespace: &str,
     plan_uid: &str,
 ) -> Result<Option<BTreeSet<String>>, ReconcileError> {
-    let api = Api::<ControllerRevision>::namespaced(ctx.client.clone(), namespace);
-    let params = ListParams::default().labels(&format!("{PLAN_UID}={plan_uid}"));
-    let doing = format!("list controllerrevisions of namespace {namespace}");
-    let listed = api
-        .list(&params)
-        .await
-        .map_err(ReconcileError::api(doing))?;
     let mut kept = BTreeSet::new();
-    for object in &listed.items {
-        match Revision::from_object(object, plan_uid) {
+    let mut unreadable = None;
+    let of_plan = ListParams::default()
+        .labels(&format!("{PLAN_UID}={plan_uid}"))
+        .limit(LARGE_PAGE);
+    each::<ControllerRevision>(ctx, namespace, of_plan, |object| {
+        let object = object.clone().try_parse::<ControllerRevision>();
+        let object = object.map_err(|error| error.to_string());
+        match object.and_then(|o| Revision::from_object(&o, plan_uid).map_err(|e| e.to_string())) {
             Ok(revision) => {
                 let frozen = revision.data.components.into_iter();
                 kept.extend(frozen.flat_map(|f| f.config_maps).map(|t| t.snapshot));
             }
-            Err(error) => {
-                tracing::warn!(%error, "no snapshot is taken away while a revision cannot be read");
-                return Ok(None);
-            }
+            Err(error) => unreadable = Some(error),
         }
+    })
+    .await?;
+    if let Some(error) = unreadable {
+        tracing::warn!(%error, "no snapshot is taken away while a revision cannot be read");
+        return Ok(None);
     }
     Ok(Some(kept))
 }
@@ -226,8 +302,9 @@ async fn users(
     if wanted.is_empty() {
         return Ok(users);
     }
+    let all = ListParams::default().limit(PAGE);
     let mut owners = BTreeMap::new();
-    each::<Deployment>(ctx, namespace, |object| {
+    each::<Deployment>(ctx, namespace, all.clone(), |object| {
         let owner = OwnerReference {
             api_version: "apps/v1".to_owned(),
             kind: "Deployment".to_owned(),
@@ -241,7 +318,7 @@ async fn users(
     })
     .await?;
     let mut sets = BTreeMap::new();
-    each::<ReplicaSet>(ctx, namespace, |object| {
+    each::<ReplicaSet>(ctx, namespace, all.clone(), |object| {
         let owner = object.owner_references().iter();
         let owner = owner.filter_map(|owner| owners.get(&owner.uid)).next();
         if let Some(owner) = owner {
@@ -255,7 +332,7 @@ async fn users(
         );
     })
     .await?;
-    each::<Pod>(ctx, namespace, |object| {
+    each::<Pod>(ctx, namespace, all.clone(), |object| {
         let owner = object.owner_references().iter();
         let owner = owner.filter_map(|owner| sets.get(&owner.uid)).next();
         note(&mut users, wanted, Some(&object.data), owner);
@@ -283,6 +360,7 @@ fn note(
 async fn each<K>(
     ctx: &Context,
     namespace: &str,
+    mut params: ListParams,
     mut of: impl FnMut(&DynamicObject),
 ) -> Result<(), ReconcileError>
 where
@@ -290,7 +368,6 @@ where
 {
     let resource = ApiResource::erase::<K>(&());
     let api = Api::<DynamicObject>::namespaced_with(ctx.client.clone(), namespace, &resource);
-    let mut params = ListParams::default().limit(PAGE);
     loop {
         let doing = format!("list {} of namespace {namespace}", resource.plural);
         let page = api
@@ -357,6 +434,21 @@ async fn hand_over(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_belays_marks_are_taken_off() {
+        let entry = |manager: &str, operation: &str| -> ManagedFieldsEntry {
+            serde_json::from_value(json!({"manager": manager, "operation": operation})).unwrap()
+        };
+        let ours = [entry("belay", "Update"), entry("belay", "Apply")];
+        let theirs = entry("helm", "Apply");
+        let both = [ours.as_slice(), std::slice::from_ref(&theirs)].concat();
+        assert_eq!(without_marks(&both), Some(vec![theirs.clone()]));
+        assert_eq!(without_marks(&[theirs]), None);
+        assert_eq!(without_marks(&[]), None);
+        let none = ManagedFieldsEntry::default();
+        assert_eq!(without_marks(&ours), Some(vec![none]));
+    }
 
     #[test]
     fn who_names_a_snapshot_uses_it() {

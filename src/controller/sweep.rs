@@ -29,6 +29,7 @@ const PAGE: u32 = 500;
 /// plans are known. Failures are logged: the next start looks again.
 pub(super) async fn sweep(ctx: &Context) {
     revisions(ctx).await;
+    orphaned(ctx, ctx.clock.now()).await;
     marks(ctx).await;
 }
 
@@ -48,7 +49,6 @@ async fn revisions(ctx: &Context) {
     };
     let plans = known(ctx);
     let now = ctx.clock.now();
-    orphaned(ctx, now).await;
     for revision in listed
         .iter()
         .filter(|revision| is_orphan(revision, &plans, now))

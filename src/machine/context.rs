@@ -1,7 +1,7 @@
 //! The frame of a decision: common looks at the world, the record of what is
 //! decided, and the choice of the part that decides.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
@@ -156,10 +156,16 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn finish(self) -> Decision {
+    fn finish(mut self) -> Decision {
+        let mut actions = std::mem::take(&mut self.actions);
+        for action in &mut actions {
+            if let Action::Apply { write } | Action::Replace { write } = action {
+                write.config_maps = self.config_maps(&write.target);
+            }
+        }
         Decision {
             status: self.status,
-            actions: self.actions,
+            actions,
             events: self.events,
             wake: self.wake,
         }
@@ -201,6 +207,18 @@ impl<'a> Context<'a> {
                     .iter()
                     .any(|p| p.name == s.name && p.target == s.target)
             })
+    }
+
+    /// The ConfigMaps that a workload has something to do with, now or under a
+    /// revision of this pass.
+    fn config_maps(&self, target: &Target) -> BTreeSet<String> {
+        let scopes = self.scope.iter().filter(|scope| scope.target == *target);
+        let now = scopes.flat_map(|scope| &scope.config_maps).cloned();
+        let revisions = self.input.world.revisions.values();
+        let frozen = revisions.filter_map(|revision| revision.data.of(target));
+        let then = frozen.flat_map(|frozen| &frozen.config_maps);
+        now.chain(then.map(|tracked| tracked.name.clone()))
+            .collect()
     }
 
     pub(super) fn act(&mut self, action: Action) {

@@ -388,12 +388,14 @@ fn promote(
         return;
     }
     if let Err(obstacle) = snapshots::store(ctx, &frozen.config_maps) {
-        pass.failure.get_or_insert(Failure {
-            component: Some(view.scope.name.clone()),
-            cause: Cause::SnapshotLost,
-            message: obstacle.message,
-            at: ctx.micros(),
-        });
+        match snapshots::lost(ctx, view, obstacle) {
+            Ok(failure) => {
+                pass.failure.get_or_insert(failure);
+            }
+            Err(held) => {
+                pass.held.get_or_insert((held.reason, held.message));
+            }
+        }
         return;
     }
     if let Some(component) = ctx.component(view.index) {

@@ -3,9 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Action, Scope, Source, context::Context, desired::Obstacle};
+use super::{
+    Action, Scope, Source,
+    context::{Context, View},
+    desired::Obstacle,
+};
 use crate::{
-    api::{ConfigMapStatus, Reason, ReleasePlanStatus},
+    api::{Cause, ConfigMapStatus, Failure, Reason, ReleasePlanStatus},
     config_maps::{Kept, MAX_BYTES, Tracked},
     plan::Plan,
     revision::Revision,
@@ -97,7 +101,14 @@ pub(super) fn missing(ctx: &Context<'_>) -> Vec<String> {
     let names = names.into_iter();
     names
         .filter(|name| !is_too_large(ctx, name))
-        .map(|name| format!("configmap {name}"))
+        .map(|name| {
+            let source = ctx.input.world.config_maps.get(name);
+            if source.is_some_and(|source| source.unknown) {
+                format!("configmap {name} (which cannot be read now)")
+            } else {
+                format!("configmap {name}")
+            }
+        })
         .collect()
 }
 
@@ -157,6 +168,10 @@ pub(super) fn secure(ctx: &Context<'_>, tracked: &[Tracked]) -> Result<Vec<Actio
                 Reason::SnapshotLost,
                 format!("configmap {snapshot}, which keeps contents of configmap {name}, was changed by somebody; delete it, and it is made again from {name} if that has the contents"),
             )),
+            Kept::Unknown => faults.push((
+                Reason::TargetsMissing,
+                format!("configmap {snapshot}, which keeps contents of configmap {name}, cannot be read now"),
+            )),
             Kept::Foreign => faults.push((
                 Reason::ConfigMapRefused,
                 format!("configmap {snapshot} is in the way: contents of configmap {name} have to be kept under this name, and the one that is there is not this plan's; delete or rename it"),
@@ -179,6 +194,24 @@ fn was_kept(ctx: &Context<'_>, tracked: &Tracked) -> bool {
     let revisions = ctx.input.world.revisions.values();
     let mut frozen = revisions.flat_map(|revision| &revision.data.components);
     frozen.any(|frozen| frozen.config_maps.contains(tracked))
+}
+
+/// What contents that are not kept make of a release: they fail it. What only
+/// cannot be read now holds it.
+pub(super) fn lost(
+    ctx: &Context<'_>,
+    view: View<'_>,
+    obstacle: Obstacle,
+) -> Result<Failure, Obstacle> {
+    if obstacle.reason == Reason::TargetsMissing {
+        return Err(obstacle);
+    }
+    Ok(Failure {
+        component: Some(view.scope.name.clone()),
+        cause: Cause::SnapshotLost,
+        message: obstacle.message,
+        at: ctx.micros(),
+    })
 }
 
 /// Stores what has to be kept before a template is written; see [`secure`].

@@ -1,7 +1,7 @@
 //! Between two releases: sees what is new, keeps the plan's fields as they
 //! should be, and starts nothing without a difference in content.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -545,6 +545,8 @@ pub(super) fn write(
         uid: workload.uid.clone(),
         resource_version: workload.resource_version.clone(),
         template,
+        // Filled in where all revisions are known; see `Context::finish`.
+        config_maps: BTreeSet::new(),
     }
 }
 

@@ -1,13 +1,17 @@
 //! What [`super::step`] is told and what it answers.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::{api::core::v1::ConfigMap, jiff::Timestamp};
 use serde_json::Value;
 
 use crate::{
     api::{Cause, DeletionPolicy, Reason, ReleasePlanStatus},
-    config_maps::{Kept, Tracked},
+    config_maps::{Contents, Kept, Tracked},
     fields::FieldSet,
     plan::{Plan, Stamps, Target, Violations},
     revision::Revision,
@@ -59,6 +63,23 @@ pub struct Source {
     pub resource_version: String,
     /// Whether its contents cannot be changed.
     pub immutable: bool,
+}
+
+impl Source {
+    /// A ConfigMap as it was read.
+    #[must_use]
+    pub fn of(object: &ConfigMap) -> Self {
+        let contents = Contents::of(object);
+        let meta = &object.metadata;
+        Self {
+            digest: Some(contents.digest()),
+            unknown: false,
+            bytes: contents.bytes(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            resource_version: meta.resource_version.clone().unwrap_or_default(),
+            immutable: object.immutable == Some(true),
+        }
+    }
 }
 
 /// A kept revision.
@@ -209,7 +230,8 @@ pub struct PodFault {
 pub struct Decision {
     /// The status to record after the actions.
     pub status: ReleasePlanStatus,
-    /// What to do, in this order; the first that fails ends the pass.
+    /// What to do, in this order. One that fails ends the pass, but for the
+    /// writes to workloads: each of them is independent of the others.
     pub actions: Vec<Action>,
     /// What to tell, after the status is recorded.
     pub events: Vec<EventNote>,
@@ -305,4 +327,7 @@ pub struct TemplateWrite {
     pub resource_version: String,
     /// The template.
     pub template: Value,
+    /// ConfigMaps that the workload has something to do with: if one of them
+    /// cannot be kept or written in this pass, the template has to wait.
+    pub config_maps: BTreeSet<String>,
 }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use belay::api::{CONFIG_DIGEST, Phase, Reason, ReleasePlanStatus};
+use belay_testenv::AuditEntry;
+use serde_json::json;
 
 use crate::{
     configuration::{Configs, plan},
-    support::{Scene, deployment, holds},
+    support::{Scene, deployment, holds, image_of},
 };
 
 fn reading(name: &str) -> String {
@@ -15,6 +17,22 @@ fn reading(name: &str) -> String {
 
 async fn text(configs: &Configs<'_>) -> String {
     configs.api.get("settings").await.unwrap().data.unwrap()["text"].clone()
+}
+
+/// Writes of contents; giving up fields again is none.
+fn contents(write: &AuditEntry) -> bool {
+    let body = write.request_object.as_ref().map(ToString::to_string);
+    write.resource == "configmaps"
+        && write.name == "settings"
+        && body.is_some_and(|body| body.contains("\"/data\"") || body.contains("\"kind\""))
+}
+
+/// What of the ConfigMap is Belay's.
+async fn marks(configs: &Configs<'_>) -> Vec<String> {
+    let object = configs.api.get("settings").await.unwrap();
+    let managers = object.metadata.managed_fields.unwrap_or_default();
+    let managers = managers.into_iter().filter_map(|entry| entry.manager);
+    managers.filter(|manager| manager == "belay").collect()
 }
 
 async fn stamp(scene: &Scene, name: &str) -> Option<String> {
@@ -105,10 +123,8 @@ async fn rb_06_contents_go_back_before_the_templates() {
         (None, None)
     );
     let writes = scene.writes().await;
-    let contents = writes
-        .iter()
-        .position(|w| w.resource == "configmaps" && w.name == "settings")
-        .expect("the contents are written");
+    let first = writes.iter().position(contents);
+    let first = first.expect("the contents are written");
     let back = writes.iter().position(|w| {
         let body = w
             .request_object
@@ -117,14 +133,9 @@ async fn rb_06_contents_go_back_before_the_templates() {
             .unwrap_or_default();
         w.resource == "deployments" && w.name == "web" && body.contains("shop/web:1")
     });
-    assert!(Some(contents) < back, "{contents} {back:?}");
-    assert_eq!(
-        writes
-            .iter()
-            .filter(|w| w.resource == "configmaps" && w.name == "settings")
-            .count(),
-        1
-    );
+    assert!(Some(first) < back, "{first} {back:?}");
+    assert_eq!(writes.iter().filter(|w| contents(w)).count(), 1);
+    assert_eq!(marks(&configs).await, [""; 0]);
 
     for _ in 0..8 {
         configs.edit("settings", "bad").await;
@@ -137,9 +148,7 @@ async fn rb_06_contents_go_back_before_the_templates() {
     let now = scene.plans().get("shop").await.unwrap().status.unwrap();
     assert_eq!(now.history.len(), status.history.len());
     let writes = scene.writes().await;
-    let again = writes
-        .iter()
-        .filter(|w| w.resource == "configmaps" && w.name == "settings");
+    let again = writes.iter().filter(|w| contents(w));
     // Three for each of the two that read it, and the rollback itself.
     assert!(again.count() <= 7);
     scene
@@ -172,4 +181,153 @@ async fn an_undo_writes_the_contents_of_then() {
     assert_eq!(text(&configs).await, "old");
     scene.assert_quiet("shop", 2).await;
     assert_eq!(text(&configs).await, "old");
+}
+
+/// A ConfigMap that was deleted with the content that failed is made again, and
+/// is as nobody's as one that was there.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_mark_stays_on_what_went_back() {
+    let scene = scene("contents-marks").await;
+    let configs = Configs::of(&scene);
+    scene
+        .kubectl(&["set", "image", "deployment/web", "app=shop/web:2-crash"])
+        .await;
+    scene
+        .plan_until("shop", "sees it", |s| s.phase == Some(Phase::RollingOut))
+        .await;
+    scene.kubectl(&["delete", "configmap", "settings"]).await;
+    scene.because("shop", Reason::RolledBack).await;
+    assert_eq!(text(&configs).await, "old");
+    assert_eq!(marks(&configs).await, [""; 0]);
+    let again = scene
+        .writes()
+        .await
+        .into_iter()
+        .filter(|w| w.verb == "create" && contents(w));
+    assert_eq!(again.count(), 1, "it was made again");
+}
+
+/// RB-06: contents that cannot be written hold only the workloads that read
+/// them; all others go back at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn contents_that_cannot_be_written_hold_no_other_workload() {
+    let scene = Scene::new("contents-denied").await;
+    let configs = Configs::of(&scene);
+    configs.create("settings", "old").await;
+    for app in ["cart", "web"] {
+        scene
+            .apply(&deployment(app, &format!("shop/{app}:1"), 1))
+            .await;
+    }
+    for app in ["cart", "web"] {
+        scene.available(app).await;
+    }
+    // The way back begins with the last, which is the one that reads.
+    let alone = "  - workload: {kind: Deployment, name: cart}\n".to_owned();
+    let rest = "  progressDeadline: 30s\n";
+    scene.apply(&plan(&[alone, reading("web")], rest)).await;
+    scene.ready("shop").await;
+    let objects =
+        "apiGroups: [''], apiVersions: [v1], operations: [UPDATE], resources: [configmaps]";
+    deny(
+        &scene,
+        "contents-denied",
+        objects,
+        "object.data.text != 'old'",
+    )
+    .await;
+    let probe = [
+        "label",
+        "configmap",
+        "settings",
+        "probe=x",
+        "--dry-run=server",
+    ];
+    scene.refused(&probe).await;
+    configs.edit("settings", "bad").await;
+    scene.set_image("cart", "shop/cart:2-crash").await;
+    scene
+        .plan_until("shop", "goes back", |s| s.phase == Some(Phase::Rollback))
+        .await;
+    scene
+        .deployment_until("cart", "goes back", |cart| image_of(cart) == "shop/cart:1")
+        .await;
+    assert_eq!(text(&configs).await, "bad");
+    let waits = stamp(&scene, "web").await;
+    assert!(waits.is_some(), "web waits for its contents");
+    scene.lift("contents-denied").await;
+    scene.nudge("shop").await;
+    scene.because("shop", Reason::RolledBack).await;
+    assert_eq!(text(&configs).await, "old");
+    assert_eq!(stamp(&scene, "web").await, None);
+}
+
+/// What cannot be taken away keeps no release from ending; the next one takes
+/// it away.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_ends_though_its_garbage_stays() {
+    let scene = scene("contents-garbage").await;
+    let configs = Configs::of(&scene);
+    let keep = json!({"spec": {"revisionHistoryLimit": 1}});
+    scene.merge("relplan", "shop", &keep).await;
+    let objects = "apiGroups: ['', apps], apiVersions: [v1], operations: [DELETE], resources: [configmaps, controllerrevisions]";
+    deny(&scene, "contents-garbage", objects, "false").await;
+    let probe = [
+        "delete",
+        "configmap",
+        "kube-root-ca.crt",
+        "--dry-run=server",
+    ];
+    scene.refused(&probe).await;
+    for (number, text) in [(1, "b"), (2, "c"), (3, "d")] {
+        configs.edit("settings", text).await;
+        released_as(&scene, number).await;
+    }
+    let kept = configs.snapshots().await;
+    assert_eq!(kept.len(), 4, "{kept:?}");
+    scene.lift("contents-garbage").await;
+    configs.edit("settings", "e").await;
+    released_as(&scene, 4).await;
+    // The binding may take a moment to go, and each release takes away.
+    configs.edit("settings", "f").await;
+    released_as(&scene, 5).await;
+    let kept = configs.snapshots().await;
+    let texts: Vec<&str> = kept.values().map(String::as_str).collect();
+    assert!(texts.contains(&"f") && !texts.contains(&"old"), "{kept:?}");
+}
+
+async fn released_as(scene: &Scene, number: i64) {
+    scene
+        .plan_until("shop", "released it", |s| {
+            let last = s.history.last().map(|record| record.number);
+            released(s) && last.is_some_and(|last| last == number)
+        })
+        .await;
+}
+
+/// Makes the API server refuse something of this namespace.
+async fn deny(scene: &Scene, name: &str, objects: &str, unless: &str) {
+    let namespace = &scene.namespace;
+    scene
+        .apply(&format!(
+            "apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {{name: {name}}}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    namespaceSelector: {{matchLabels: {{kubernetes.io/metadata.name: {namespace}}}}}
+    resourceRules:
+    - {{{objects}}}
+  validations:
+  - expression: \"{unless}\"
+    message: the policy of the house
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {{name: {name}}}
+spec: {{policyName: {name}, validationActions: [Deny]}}
+"
+        ))
+        .await;
 }

@@ -22,7 +22,7 @@ use futures::future::BoxFuture;
 use crate::{
     configuration::{self, Configs},
     proxy::{self, Failure, Meddler},
-    support::{SOON, Scene, holds, message, plan},
+    support::{PATIENCE, SOON, Scene, holds, message, plan},
     witness::{Witness, image_in},
 };
 
@@ -383,4 +383,31 @@ async fn sm_07_contents_that_cannot_be_read_have_not_changed() {
             status.history.len() > before.history.len() && holds(status, "Ready", "True")
         })
         .await;
+
+    // Contents that were never read are waited for, and hold no plan that goes
+    // with its namespace.
+    faults.blind.store(true, Ordering::SeqCst);
+    let late = configuration::plan(
+        &[configuration::tracking("late", "shop/late:1", "settings")],
+        "",
+    );
+    let late = late.replace("metadata: {name: shop}", "metadata: {name: late}");
+    scene
+        .apply(&configuration::deployment(
+            "late",
+            "shop/late:1",
+            "settings",
+        ))
+        .await;
+    scene.apply(&late).await;
+    let status = scene.because("late", Reason::TargetsMissing).await;
+    let text = message(&status, "Ready");
+    assert!(
+        text.contains("configmap settings (which cannot be read now)"),
+        "{text}"
+    );
+    scene
+        .kubectl(&["delete", "namespace", BLIND, PATIENCE])
+        .await;
+    faults.blind.store(false, Ordering::SeqCst);
 }

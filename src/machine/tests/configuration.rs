@@ -5,7 +5,8 @@ use serde_json::json;
 use super::sim::*;
 use crate::{
     api::{Cause, Phase, Reason, ReleasePlanStatus, ReleaseResult},
-    config_maps::MAX_BYTES,
+    config_maps::{Kept, MAX_BYTES},
+    machine::Action,
 };
 
 fn pair() -> Sim {
@@ -348,4 +349,66 @@ fn a_config_map_that_leaves_the_plan_leaves_the_template_too() {
         sim.ready() && sim.deployments["web"].named() == ["settings".to_owned()].into()
     });
     assert!(sim.status.config_maps.is_empty());
+}
+
+/// A snapshot that cannot be read is not lost: nothing fails, nothing is
+/// written, and the same pass goes on once it can be read.
+#[test]
+fn a_snapshot_that_cannot_be_read_holds_a_release_and_does_not_fail_it() {
+    let mut sim = pair();
+    sim.configure("settings", "new");
+    let promotes = |sim: &Sim| {
+        let world = sim.observe();
+        let actions = sim.decide(&world).actions;
+        actions.iter().any(|a| matches!(a, Action::Apply { .. }))
+    };
+    for _ in 0..60 {
+        if promotes(&sim) {
+            break;
+        }
+        sim.elapse();
+        sim.pass();
+    }
+    assert!(promotes(&sim), "{:#?}", sim.status);
+    let mut world = sim.observe();
+    for kept in world.snapshots.values_mut() {
+        *kept = Kept::Unknown;
+    }
+    let decision = sim.decide(&world);
+    assert_eq!(decision.actions, []);
+    assert_eq!(decision.status.phase, Some(Phase::RollingOut));
+    let release = decision.status.release.as_ref().unwrap();
+    assert!(release.failure.is_none(), "{:?}", release.failure);
+    let ready = decision
+        .status
+        .conditions
+        .iter()
+        .find(|c| c.type_ == "Ready");
+    let ready = ready.unwrap();
+    assert_eq!(ready.reason, "TargetsMissing");
+    assert!(ready.message.contains("cannot be read now"), "{ready:?}");
+}
+
+/// A plan whose ConfigMap was never read is not told that it does not exist.
+#[test]
+fn a_config_map_that_was_never_read_is_waited_for() {
+    let mut sim = Sim::new(
+        json!({"components": [configured("cart", "cart:1", "settings")]}),
+        &[("cart", "cart:1")],
+    );
+    sim.configure("settings", "old");
+    sim.unreadable = true;
+    sim.run(30);
+    assert_eq!(sim.reason(), "TargetsMissing");
+    let ready = sim.status.conditions.iter().find(|c| c.type_ == "Ready");
+    let message = &ready.unwrap().message;
+    assert!(
+        message.contains("settings (which cannot be read now)"),
+        "{message}"
+    );
+    assert_eq!(sim.journal, []);
+    sim.unreadable = false;
+    sim.dirty = true;
+    sim.run(60);
+    assert!(sim.ready(), "{:#?}", sim.status);
 }

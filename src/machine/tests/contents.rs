@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use super::{cluster::fields_of, sim::*};
-use crate::api::{ABORT, CONFIG_DIGEST, Phase, ReleaseResult};
+use crate::{
+    api::{ABORT, CONFIG_DIGEST, Phase, ReleaseResult},
+    machine::Action,
+};
 
 fn pair() -> Sim {
     let mut sim = Sim::new(
@@ -98,6 +101,23 @@ fn other_contents_roll_the_pods_by_one_annotation_that_is_belays() {
         stamp(&sim, "web").is_some(),
         "no pod restarts because a plan goes"
     );
+}
+
+/// Where contents cannot be written, the templates that go with them wait.
+#[test]
+fn writes_of_templates_name_the_contents_that_belong_to_them() {
+    let sim = broken();
+    let world = sim.observe();
+    let decision = sim.decide(&world);
+    let named: Vec<_> = decision
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Replace { write } => Some(Vec::from_iter(write.config_maps.clone())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(named, [["settings"], ["settings"]], "{decision:#?}");
 }
 
 #[test]
