@@ -72,7 +72,7 @@ fn start(args: &RunArgs) -> Result<(), String> {
 /// A command for people, which one thread is enough for.
 fn person(program: Program, verb: &Verb, access: Access) -> Exit {
     let access = verb.access().clone().over(access);
-    let mut standard = Standard::new(access.color.unwrap_or_default());
+    let mut standard = Standard::new(access.color.unwrap_or_default(), verb.is_endless());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

@@ -214,6 +214,12 @@ impl Verb {
         }
     }
 
+    /// Whether it shows what changes until somebody has enough.
+    #[must_use]
+    pub const fn is_endless(&self) -> bool {
+        matches!(self, Self::Status(verb) if verb.args.is_watch())
+    }
+
     /// The flags that every command has, as they stand after this one.
     #[must_use]
     pub const fn access(&self) -> &Access {
@@ -254,6 +260,7 @@ impl Invocation<'_> {
 
 /// Tells why a command could not do its work, and what to do about it.
 pub fn report(error: &CliError, program: Program, err: &mut dyn std::io::Write) -> Exit {
+    // Only of what has no end is this told: nobody reads it any more.
     if error.is_broken_pipe() {
         return Exit::Done;
     }

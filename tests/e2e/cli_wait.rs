@@ -54,6 +54,11 @@ async fn wait_tells_a_release_a_rollback_and_a_timeout_apart() {
     belay(&scene, &["wait", "shop", "--timeout", "0"])
         .await
         .exits(1);
+    // A reader that goes away changes nothing of how it ended.
+    let mut unread = start(&scene, &["wait", "shop", "--timeout", "0"]);
+    drop((unread.stdout.take(), unread.stderr.take()));
+    let ended = tokio::task::spawn_blocking(move || unread.wait().unwrap());
+    assert_eq!(ended.await.unwrap().code(), Some(1));
     belay(
         &scene,
         &["wait", "shop", "--timeout", "0", "--for", "rolledback"],
