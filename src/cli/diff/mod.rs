@@ -5,6 +5,7 @@
 //! the Deployments, and says so where that is missing: a guess of ours could say
 //! "nothing" and be wrong. Writes nothing.
 
+mod contents;
 mod file;
 mod model;
 mod part;

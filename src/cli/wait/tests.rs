@@ -174,7 +174,7 @@ fn only_errors_that_may_pass_are_waited_out() {
     let error = |code: u16| {
         let status = kube::core::Status {
             code,
-            reason: "x".into(),
+            reason: if code == 403 { "Forbidden" } else { "x" }.into(),
             ..Default::default()
         };
         CliError::api("read", kube::Error::Api(Box::new(status)))
