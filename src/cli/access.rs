@@ -144,7 +144,7 @@ impl Access {
 }
 
 /// A word as a POSIX shell reads it.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:=@,+%".contains(&b);
     if !word.is_empty() && word.bytes().all(plain) {
         return word.to_owned();

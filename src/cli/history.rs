@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::{
     BAD, Cell, CliError, Document, Exit, GOOD, HEADING, Invocation, Output, Session, SomePlans,
-    Streams, Table, WAITS, age, list_all, plan_name, print_all, styled,
+    Streams, Table, WAITS, age, clean, list_all, plan_name, print_all, styled,
 };
 use crate::{
     api::{PLAN_UID, ReleaseKind, ReleasePlanStatus, ReleaseResult, StoredPlan},
@@ -271,7 +271,12 @@ fn write(streams: &mut Streams<'_>, history: &History, now: Timestamp) -> Result
             &release.message,
             release.result != Some(ReleaseResult::Succeeded),
         ) {
-            writeln!(streams.out, "release {}: {message}", release.number)?;
+            writeln!(
+                streams.out,
+                "release {}: {}",
+                release.number,
+                clean(message)
+            )?;
         }
     }
     Ok(())

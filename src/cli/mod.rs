@@ -45,7 +45,10 @@ pub use output::{API_VERSION, Document, Format, Output, plan_name, print, print_
 pub use program::Program;
 pub use table::{Cell, Table, wrap};
 pub use target::{Kind, OnePlan, SomePlans, Target, read};
-pub use terminal::{BAD, Color, FAINT, GOOD, HEADING, Standard, Streams, WAITS, styled, terminal};
+pub use terminal::{
+    BAD, Color, FAINT, GOOD, HEADING, Standard, Streams, WAITS, clean, clean_lines, styled,
+    terminal,
+};
 
 use crate::clock::Clock;
 
@@ -266,9 +269,9 @@ pub fn report(error: &CliError, program: Program, err: &mut dyn std::io::Write) 
     }
     let label = styled(BAD, "error:");
     // With nowhere to write to, the exit code is all there is left to say.
-    let _ = writeln!(err, "{label} {error}");
+    let _ = writeln!(err, "{label} {}", clean_lines(&error.to_string()));
     if let Some(hint) = error.hint() {
-        let _ = writeln!(err, "hint: {}", program.rename(&hint));
+        let _ = writeln!(err, "hint: {}", clean_lines(&program.rename(&hint)));
     }
     error.exit()
 }

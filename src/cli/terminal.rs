@@ -49,6 +49,30 @@ pub fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
+/// A text of one line without what could do anything to a terminal. Whatever
+/// comes from a cluster or a file goes through this, or [`clean_lines`].
+#[must_use]
+pub fn clean(text: &str) -> String {
+    without(text, is_odd)
+}
+
+/// A text of several lines without what could do anything to a terminal.
+#[must_use]
+pub fn clean_lines(text: &str) -> String {
+    without(text, |c| is_odd(c) && c != '\n')
+}
+
+fn without(text: &str, odd: impl Fn(char) -> bool) -> String {
+    text.replace(odd, " ")
+}
+
+/// Control characters, and those that change the direction of what follows.
+fn is_odd(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{61c}')
+}
+
 /// Where a command writes.
 pub struct Streams<'a> {
     /// The answer.
@@ -165,6 +189,13 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Err(self.0.into())
         }
+    }
+
+    #[test]
+    fn what_a_cluster_says_cannot_move_the_cursor_nor_turn_the_text_around() {
+        let text = "a\u{1b}[2Jb\rc\u{202e}d\u{9b}e\nf";
+        assert_eq!(clean(text), "a [2Jb c d e f");
+        assert_eq!(clean_lines(text), "a [2Jb c d e\nf");
     }
 
     #[test]

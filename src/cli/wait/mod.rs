@@ -31,7 +31,7 @@ use self::{
 };
 use super::{
     BAD, CliError, Document, Exit, GOOD, Invocation, Kind, Session, SomePlans, Streams, Target,
-    WAITS, styled,
+    WAITS, clean, styled,
 };
 use crate::api::{GatewayDuration, StoredPlan};
 
@@ -284,7 +284,7 @@ impl Waited {
         };
         let line = format!("{}: {what} {step}", self.name);
         if !self.over && self.told != line {
-            writeln!(streams.err, "{}", line.trim_end())?;
+            writeln!(streams.err, "{}", clean(line.trim_end()))?;
             self.told = line;
         }
         Ok(())
@@ -368,7 +368,7 @@ async fn follow(
 fn passes(error: &CliError) -> bool {
     match error {
         CliError::Api { source, .. } => {
-            !matches!(&**source, kube::Error::Api(status) if status.code == 401)
+            !matches!(&**source, kube::Error::Api(status) if matches!(status.code, 401 | 403))
         }
         _ => false,
     }
@@ -443,7 +443,7 @@ fn print(
     };
     if !result.message.is_empty() {
         let name = styled(style, &format!("{}:", result.name));
-        writeln!(streams.err, "{name} {}", result.message)?;
+        writeln!(streams.err, "{name} {}", clean(&result.message))?;
     }
     let word = match (result.result, exit) {
         (Some(outcome), _) => format!("{outcome:?}"),
@@ -453,7 +453,7 @@ fn print(
     writeln!(
         streams.out,
         "result={word} reason={} plan={}/{} generation={} revision={} stable={} exit={}",
-        result.reason,
+        clean(&result.reason),
         result.namespace,
         result.name,
         result
