@@ -37,7 +37,9 @@ fn an_abort_names_what_is_released_and_nothing_else() {
         sent(Verb::Abort, &plan, Some("shop-cccc")),
         sent(Verb::Abort, &plan, None)
     );
-    expect!["shop does not release shop-dddd but shop-cccc | belay abort shop --revision shop-cccc -n s"]
+    expect![
+        "shop does not release shop-dddd but shop-cccc | belay abort shop --revision shop-cccc -n s"
+    ]
     .assert_eq(&sent(Verb::Abort, &plan, Some("shop-dddd")));
     expect!["shop has no release to abort: it is Stable on shop-bbbb | belay history shop -n s"]
         .assert_eq(&sent(Verb::Abort, &with(|_| {}), None));
@@ -75,8 +77,10 @@ fn an_undo_goes_to_the_revision_before_or_to_a_kept_one() {
     let back = "kubectl annotate --overwrite releaseplan/shop belay.dev/undo=shop-aaaa";
     assert_eq!(sent(Verb::Undo, &plan, None), back);
     assert_eq!(sent(Verb::Undo, &plan, Some("shop-aaaa")), back);
-    expect!["shop does not keep shop-cccc; kept are: shop-aaaa, shop-bbbb | belay history shop -n s"]
-        .assert_eq(&sent(Verb::Undo, &plan, Some("shop-cccc")));
+    expect![
+        "shop does not keep shop-cccc; kept are: shop-aaaa, shop-bbbb | belay history shop -n s"
+    ]
+    .assert_eq(&sent(Verb::Undo, &plan, Some("shop-cccc")));
     expect!["shop-bbbb is the stable revision of shop already | to see the others: belay history shop -n s"]
     .assert_eq(&sent(Verb::Undo, &plan, Some("shop-bbbb")));
     // During a release, back means to what is stable.
@@ -94,7 +98,9 @@ fn an_undo_goes_to_the_revision_before_or_to_a_kept_one() {
     });
     expect!["shop is going back to shop-bbbb already | to go to an older one instead: kubectl annotate releaseplan shop --overwrite belay.dev/undo=shop-aaaa belay.dev/abort=shop-cccc -n s"].assert_eq(&sent(Verb::Undo, &going_back, None));
     let first = with(|plan| plan["status"]["history"] = json!([]));
-    expect!["shop has no earlier revision to go to: it is Stable on shop-bbbb | belay history shop -n s"]
+    expect![
+        "shop has no earlier revision to go to: it is Stable on shop-bbbb | belay history shop -n s"
+    ]
     .assert_eq(&sent(Verb::Undo, &first, None));
 }
 
