@@ -84,12 +84,18 @@ fn person(program: Program, verb: &Verb, access: Access) -> Exit {
                 streams: standard.streams(),
                 clock: &SystemClock,
             };
-            runtime.block_on(async {
+            let outcome = runtime.block_on(async {
                 tokio::select! {
+                    // First, so that what never waits is interrupted as any
+                    // program is.
+                    biased;
                     outcome = verb.run(&mut call) => outcome,
                     Ok(()) = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
                 }
-            })
+            });
+            // A read of standard input may never come to its end.
+            runtime.shutdown_background();
+            outcome
         }
         Err(error) => Err(CliError::Output(error)),
     };

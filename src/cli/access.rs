@@ -116,6 +116,7 @@ impl Access {
             client,
             namespace,
             chosen: self.namespace.is_some(),
+            access: self.clone(),
         })
     }
 
@@ -186,6 +187,8 @@ pub struct Session {
     pub namespace: String,
     /// Whether it was named on the command line.
     pub chosen: bool,
+    /// The flags that led here.
+    pub access: Access,
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub async fn run(args: &DiffArgs, call: &mut Invocation<'_>) -> Result<Exit, Cli
     let caller = Caller::of(call);
     let wanted = match &args.plan.file {
         Some(path) => {
-            let text = read(path)?;
+            let text = read(path).await?;
             plans_in(&text, &session, path)?
         }
         None => vec![session.plan(&args.plan).await?],

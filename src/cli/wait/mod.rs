@@ -146,13 +146,13 @@ pub(super) async fn run(args: &WaitArgs, call: &mut Invocation<'_>) -> Result<Ex
         ));
     }
     let session = call.connect().await?;
+    let targets = args.plans.targets().await?;
     let now = tokio::time::Instant::now();
     let limit = if args.timeout.is_zero() {
         LOOK
     } else {
         args.timeout
     };
-    let targets = args.plans.targets()?;
     let begun = begin(args, &targets, &session, &mut call.streams);
     let mut waited = match tokio::time::timeout_at(now + limit, begun).await {
         Ok(waited) => waited?,
