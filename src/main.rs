@@ -72,7 +72,7 @@ fn start(args: &RunArgs) -> Result<(), String> {
 /// A command for people, which one thread is enough for.
 fn person(program: Program, verb: &Verb, access: Access) -> Exit {
     let access = verb.access().clone().over(access);
-    let mut standard = Standard::new(access.color.unwrap_or_default());
+    let mut standard = Standard::new(access.color.unwrap_or_default(), verb.is_endless());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -84,12 +84,18 @@ fn person(program: Program, verb: &Verb, access: Access) -> Exit {
                 streams: standard.streams(),
                 clock: &SystemClock,
             };
-            runtime.block_on(async {
+            let outcome = runtime.block_on(async {
                 tokio::select! {
+                    // First, so that what never waits is interrupted as any
+                    // program is.
+                    biased;
                     outcome = verb.run(&mut call) => outcome,
                     Ok(()) = tokio::signal::ctrl_c() => Ok(Exit::Interrupted),
                 }
-            })
+            });
+            // A read of standard input may never come to its end.
+            runtime.shutdown_background();
+            outcome
         }
         Err(error) => Err(CliError::Output(error)),
     };

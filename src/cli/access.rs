@@ -116,6 +116,7 @@ impl Access {
             client,
             namespace,
             chosen: self.namespace.is_some(),
+            access: self.clone(),
         })
     }
 
@@ -144,7 +145,7 @@ impl Access {
 }
 
 /// A word as a POSIX shell reads it.
-fn quoted(word: &str) -> String {
+pub(super) fn quoted(word: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./:=@,+%".contains(&b);
     if !word.is_empty() && word.bytes().all(plain) {
         return word.to_owned();
@@ -186,6 +187,8 @@ pub struct Session {
     pub namespace: String,
     /// Whether it was named on the command line.
     pub chosen: bool,
+    /// The flags that led here.
+    pub access: Access,
 }
 
 #[cfg(test)]

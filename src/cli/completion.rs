@@ -7,6 +7,7 @@
 use std::{
     ffi::{OsStr, OsString},
     io::Write,
+    sync::mpsc,
     time::Duration,
 };
 
@@ -201,6 +202,21 @@ pub(super) fn contexts() -> ArgValueCandidates {
 
 /// Asks the cluster that the line typed so far names.
 fn ask<F, R>(question: F) -> Vec<CompletionCandidate>
+where
+    F: FnOnce(Line, Session) -> R + Send + 'static,
+    R: Future<Output = Option<Vec<CompletionCandidate>>>,
+{
+    // Programs that a kubeconfig names for the login, and name resolution, hold
+    // a thread up: not this one.
+    let (told, answer) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Nobody is there any more to tell.
+        let _ = told.send(answered(question));
+    });
+    answer.recv_timeout(DEADLINE).unwrap_or_default()
+}
+
+fn answered<F, R>(question: F) -> Vec<CompletionCandidate>
 where
     F: FnOnce(Line, Session) -> R,
     R: Future<Output = Option<Vec<CompletionCandidate>>>,

@@ -144,10 +144,15 @@ impl CliError {
             Self::NoCluster { .. } => {
                 Some("name a cluster with --kubeconfig FILE or --context NAME".into())
             }
-            Self::Forbidden { .. } => Some(
-                "orders need get and patch on releaseplans, waiting and lists also list and watch"
-                    .into(),
-            ),
+            Self::Forbidden { message, .. } => Some(match right(message) {
+                Some((verb, resource)) if resource != "releaseplans" => {
+                    format!("ask for the right to {verb} {resource}")
+                }
+                _ => {
+                    "orders need get and patch on releaseplans, waiting and lists also list and watch"
+                        .into()
+                }
+            }),
             Self::Api { source, .. } => match &**source {
                 kube::Error::Api(status) if status.is_not_found() => {
                     Some("is Belay installed in this cluster?".into())
@@ -172,6 +177,14 @@ impl CliError {
 /// Whether an answer comes from an admission webhook.
 fn is_denial(status: &Status) -> bool {
     status.message.starts_with("admission webhook ") && status.message.contains(DENIED)
+}
+
+/// The verb and the resource that the API server does not allow.
+fn right(message: &str) -> Option<(&str, &str)> {
+    let (_, rest) = message.split_once(" cannot ")?;
+    let (verb, rest) = rest.split_once(" resource \"")?;
+    let (resource, _) = rest.split_once('"')?;
+    Some((verb, resource))
 }
 
 /// The API server's words between the webhook's name and its message.
@@ -217,6 +230,9 @@ mod tests {
         let error = answer(403, "Forbidden", "User \"joe\" cannot patch resource");
         assert!(error.to_string().contains("joe"), "{error}");
         assert!(error.hint().unwrap().contains("patch"), "{error:?}");
+        let words = "pods is forbidden: User \"joe\" cannot list resource \"pods\" in API group";
+        let error = answer(403, "Forbidden", words);
+        assert_eq!(error.hint().unwrap(), "ask for the right to list pods");
     }
 
     #[test]

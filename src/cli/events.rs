@@ -5,6 +5,8 @@
 //! and how its releases ended, stays in its status and is told from there when
 //! the events are gone; what is told twice is shown once.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{Api, api::ListParams};
@@ -85,26 +87,30 @@ enum Source {
 pub(super) async fn run(args: &EventsArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
     let session = call.connect().await?;
     let plans = session.plans(&args.plans).await?;
-    let mut namespaces: Vec<&str> = plans
-        .iter()
-        .filter_map(|plan| plan.metadata.namespace.as_deref())
-        .collect();
-    namespaces.dedup();
-    let api = match namespaces.as_slice() {
-        [namespace] => Api::namespaced(session.client.clone(), namespace),
-        _ => Api::<Event>::all(session.client.clone()),
+    let namespaces = plans.iter();
+    let namespaces = namespaces.filter_map(|plan| plan.metadata.namespace.as_deref());
+    let namespaces: BTreeSet<&str> = namespaces.collect();
+    let client = &session.client;
+    let apis: Vec<Api<Event>> = if args.plans.all_namespaces && namespaces.len() > 1 {
+        vec![Api::all(client.clone())]
+    } else {
+        let each = namespaces.into_iter();
+        each.map(|name| Api::namespaced(client.clone(), name))
+            .collect()
     };
-    let events = match list_all(&api, ListParams::default()).await {
-        Ok(events) => events,
-        Err(kube::Error::Api(status)) if status.is_forbidden() => {
-            writeln!(
-                call.streams.err,
-                "events may not be read; this is what the plan itself knows"
-            )?;
-            Vec::new()
+    let mut events = Vec::new();
+    for api in apis {
+        match list_all(&api, ListParams::default()).await {
+            Ok(found) => events.extend(found),
+            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                writeln!(
+                    call.streams.err,
+                    "events may not be read; this is what the plan itself knows"
+                )?;
+            }
+            Err(error) => return Err(CliError::api("list events", error)),
         }
-        Err(error) => return Err(CliError::api("list events", error)),
-    };
+    }
     let happened: Vec<Happened> = plans.iter().map(|plan| happened(plan, &events)).collect();
     if let Some(format) = args.output.output {
         let names: Vec<String> = happened.iter().map(|h| plan_name(&h.name)).collect();

@@ -5,7 +5,7 @@ use kube::{Api, api::ListParams};
 use serde::de::DeserializeOwned;
 
 use super::{
-    CliError, Session,
+    Access, CliError, Session,
     target::{Kind, OnePlan, SomePlans, Target},
 };
 use crate::{
@@ -22,7 +22,7 @@ impl Session {
     /// # Errors
     /// There is none, or it cannot be read.
     pub async fn plan(&self, one: &OnePlan) -> Result<StoredPlan, CliError> {
-        self.plan_of(&one.target()?).await
+        self.plan_of(&one.target().await?).await
     }
 
     /// The plans that are meant, in the order in which they are named, or else
@@ -37,7 +37,7 @@ impl Session {
                 "leave out one of the two",
             ));
         }
-        let targets = some.targets()?;
+        let targets = some.targets().await?;
         if let [target] = targets.as_slice() {
             return Ok(vec![self.plan_of(target).await?]);
         }
@@ -55,7 +55,7 @@ impl Session {
             }
             let all = listed.iter().find(|(name, _)| name == namespace);
             let all = all.map(|(_, all)| all.as_slice()).unwrap_or_default();
-            let plan = pick(target, namespace, all)?;
+            let plan = pick(target, namespace, all, &self.access)?;
             if !plans.iter().any(|p| p.metadata.uid == plan.metadata.uid) {
                 plans.push(plan.clone());
             }
@@ -71,12 +71,12 @@ impl Session {
         let namespace = self.namespace_of(target)?;
         if target.kind == Kind::Deployment {
             let all = self.list(Some(namespace), None).await?;
-            return pick(target, namespace, &all).cloned();
+            return pick(target, namespace, &all, &self.access).cloned();
         }
         let api = Api::<StoredPlan>::namespaced(self.client.clone(), namespace);
         match api.get_opt(&target.name).await {
             Ok(Some(plan)) => Ok(plan),
-            Ok(None) => Err(missing(target, namespace)),
+            Ok(None) => Err(missing(target, namespace, &self.access)),
             Err(error) => Err(CliError::api(format!("read {target}"), error)),
         }
     }
@@ -152,6 +152,7 @@ fn pick<'a>(
     target: &Target,
     namespace: &str,
     all: &'a [StoredPlan],
+    access: &Access,
 ) -> Result<&'a StoredPlan, CliError> {
     let found = match target.kind {
         Kind::Plan => all
@@ -159,7 +160,7 @@ fn pick<'a>(
             .find(|plan| plan.metadata.name.as_deref() == Some(&target.name)),
         Kind::Deployment => holder(&target.name, all),
     };
-    found.ok_or_else(|| missing(target, namespace))
+    found.ok_or_else(|| missing(target, namespace, access))
 }
 
 /// The plan that holds a Deployment, of all plans of its namespace.
@@ -174,16 +175,12 @@ pub fn holder<'a>(deployment: &str, all: &'a [StoredPlan]) -> Option<&'a StoredP
     })
 }
 
-fn missing(target: &Target, namespace: &str) -> CliError {
-    let (what, hint) = match target.kind {
-        Kind::Plan => (
-            target.to_string(),
-            format!("kubectl get releaseplans -n {namespace} shows those there are"),
-        ),
-        Kind::Deployment => (
-            format!("a plan that holds {target}"),
-            format!("kubectl get releaseplans -n {namespace} shows the plans there are"),
-        ),
+fn missing(target: &Target, namespace: &str, access: &Access) -> CliError {
+    let flags = access.kubectl_flags(namespace).join(" ");
+    let hint = format!("to see the plans that there are: kubectl get releaseplans {flags}");
+    let what = match target.kind {
+        Kind::Plan => target.to_string(),
+        Kind::Deployment => format!("a plan that holds {target}"),
     };
     CliError::NotFound {
         what,
@@ -220,7 +217,14 @@ mod tests {
         assert_eq!(name(holder("cart", &all)).as_deref(), Some("b"));
         assert_eq!(name(holder("web", &all)), None);
         let target: Target = "deploy/web".parse().unwrap();
-        let error = pick(&target, "s", &all).unwrap_err().to_string();
+        let access = Access {
+            context: Some("c".into()),
+            ..Access::default()
+        };
+        let error = pick(&target, "s", &all, &access).unwrap_err();
+        let hint = "kubectl get releaseplans -n s --context c";
+        assert!(error.hint().unwrap().ends_with(hint), "{error:?}");
+        let error = error.to_string();
         assert_eq!(
             error,
             "a plan that holds deployment/web not found in namespace s"

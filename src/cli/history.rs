@@ -1,11 +1,11 @@
 //! `belay history`: the releases of a plan, newest first: what was changed, who
 //! asked, when, and how it ended.
 //!
-//! The records are the plan's; what changed is told from the revisions, as long
-//! as they are kept and may be read. Without the right to read them the rest is
-//! shown.
+//! The records are the plan's, and say what changed. Of a release under way, and
+//! of records of older versions, that is told from the revisions, as long as they
+//! are kept and may be read. Without the right to read them the rest is shown.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use anstyle::Style;
 use clap::Args;
@@ -17,10 +17,10 @@ use serde::Serialize;
 
 use super::{
     BAD, Cell, CliError, Document, Exit, GOOD, HEADING, Invocation, Output, Session, SomePlans,
-    Streams, Table, WAITS, age, list_all, plan_name, print_all, styled,
+    Streams, Table, WAITS, age, clean, list_all, plan_name, print_all, styled,
 };
 use crate::{
-    api::{PLAN_UID, ReleaseKind, ReleasePlanStatus, ReleaseResult, StoredPlan},
+    api::{PLAN_UID, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult, StoredPlan},
     fields,
     plan::Target,
     revision::{Revision, RevisionData},
@@ -63,6 +63,9 @@ struct Release {
     /// By component; absent if that cannot be told any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     changed: Option<Vec<Changed>>,
+    /// Changes that the record does not name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
     requested_by: Option<String>,
     started_at: Time,
@@ -91,14 +94,12 @@ struct Changed {
 pub(super) async fn run(args: &HistoryArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
     let session = call.connect().await?;
     let plans = session.plans(&args.plans).await?;
-    let scope = match plans.as_slice() {
-        [plan] => Scope::Plan(plan),
-        several => match one_namespace(several) {
-            Some(namespace) => Scope::Namespace(namespace),
-            None => Scope::All,
-        },
-    };
-    let revisions = revisions(&session, scope).await;
+    let untold = plans.iter().filter(|plan| needs_revisions(plan));
+    let untold: Vec<&StoredPlan> = untold.collect();
+    let mut revisions = HashMap::new();
+    for scope in scopes(&untold, args.plans.all_namespaces) {
+        revisions.extend(read_revisions(&session, scope).await);
+    }
     let histories: Vec<History> = plans.iter().map(|plan| history(plan, &revisions)).collect();
     if let Some(format) = args.output.output {
         let names: Vec<String> = histories.iter().map(|h| plan_name(&h.name)).collect();
@@ -132,24 +133,47 @@ pub(super) async fn run(args: &HistoryArgs, call: &mut Invocation<'_>) -> Result
     Ok(Exit::Done)
 }
 
+/// Whether the status alone does not tell what was changed.
+fn needs_revisions(plan: &StoredPlan) -> bool {
+    plan.status.as_ref().is_some_and(|status| {
+        let under_way = status.release.is_some();
+        under_way
+            || status
+                .history
+                .iter()
+                .any(|record| record.changes.is_empty())
+    })
+}
+
 /// Whose revisions are read.
+#[derive(Debug, PartialEq)]
 enum Scope<'a> {
     Plan(&'a StoredPlan),
     Namespace(&'a str),
     All,
 }
 
-/// The namespace of all of these plans; none if they stand in several.
-fn one_namespace(plans: &[StoredPlan]) -> Option<&str> {
-    let first = plans.first()?.metadata.namespace.as_deref()?;
-    let mut rest = plans.iter();
-    rest.all(|plan| plan.metadata.namespace.as_deref() == Some(first))
-        .then_some(first)
+/// One read for one plan, for each namespace, or for all of them if that is
+/// asked for.
+fn scopes<'a>(plans: &[&'a StoredPlan], all: bool) -> Vec<Scope<'a>> {
+    match plans {
+        [] => Vec::new(),
+        [plan] => vec![Scope::Plan(plan)],
+        _ if all => vec![Scope::All],
+        several => {
+            let of = |plan: &&'a StoredPlan| plan.metadata.namespace.as_deref();
+            let namespaces: BTreeSet<&str> = several.iter().filter_map(of).collect();
+            namespaces.into_iter().map(Scope::Namespace).collect()
+        }
+    }
 }
 
 /// The kept revisions that can be read and are whole, by the plan's uid and
 /// their name.
-async fn revisions(session: &Session, scope: Scope<'_>) -> HashMap<(String, String), RevisionData> {
+async fn read_revisions(
+    session: &Session,
+    scope: Scope<'_>,
+) -> HashMap<(String, String), RevisionData> {
     let in_namespace =
         |name: &str| Api::<ControllerRevision>::namespaced(session.client.clone(), name);
     let (api, selector) = match scope {
@@ -176,14 +200,29 @@ fn history(plan: &StoredPlan, revisions: &HashMap<(String, String), RevisionData
     let empty = ReleasePlanStatus::default();
     let status = plan.status.as_ref().unwrap_or(&empty);
     let uid = plan.metadata.uid.clone().unwrap_or_default();
-    let revision = |name: &Option<String>| revisions.get(&(uid.clone(), name.clone()?));
-    let changed = |from, to| Some(changes(revision(from)?, revision(to)?));
-    let ended = status.history.iter().rev().map(|record| Release {
+    let revision = |name: Option<&String>| revisions.get(&(uid.clone(), name?.clone()));
+    let changed =
+        |from: Option<&String>, to: Option<&String>| Some(changes(revision(from)?, revision(to)?));
+    let told = |record: &ReleaseRecord| match recorded(&record.changes) {
+        Some((all, more)) => (Some(all), more),
+        // Written before records told it.
+        None => (
+            changed(record.from.as_ref(), record.revision.as_ref()),
+            None,
+        ),
+    };
+    let ended = status
+        .history
+        .iter()
+        .rev()
+        .map(|record| (record, told(record)));
+    let ended = ended.map(|(record, (changed, more))| Release {
         number: record.number,
         revision: record.revision.clone(),
         from: record.from.clone(),
         kind: record.kind,
-        changed: changed(&record.from, &record.revision),
+        changed,
+        more,
         requested_by: record.requested_by.clone(),
         started_at: record.started_at.clone(),
         ended_at: Some(record.ended_at.clone()),
@@ -200,7 +239,11 @@ fn history(plan: &StoredPlan, revisions: &HashMap<(String, String), RevisionData
         revision: status.target_revision.clone(),
         from: status.stable_revision.clone(),
         kind: release.kind,
-        changed: changed(&status.stable_revision, &status.target_revision),
+        changed: changed(
+            status.stable_revision.as_ref(),
+            status.target_revision.as_ref(),
+        ),
+        more: None,
         requested_by: release.requested_by.clone(),
         started_at: Time(release.started_at.0),
         ended_at: None,
@@ -214,6 +257,30 @@ fn history(plan: &StoredPlan, revisions: &HashMap<(String, String), RevisionData
         stable_revision: status.stable_revision.clone(),
         releases: going.chain(ended).collect(),
     }
+}
+
+/// What a record says was changed, by component, and how many changes it leaves
+/// out; none if it says nothing.
+fn recorded(changes: &[String]) -> Option<(Vec<Changed>, Option<usize>)> {
+    let mut all: Vec<Changed> = Vec::new();
+    let mut more = None;
+    for change in changes {
+        let Some((component, field)) = change.split_once(": ") else {
+            more = change
+                .split(' ')
+                .next()
+                .and_then(|count| count.parse().ok());
+            continue;
+        };
+        match all.iter_mut().find(|known| known.component == component) {
+            Some(known) => known.fields.push(field.to_owned()),
+            None => all.push(Changed {
+                component: component.to_owned(),
+                fields: vec![field.to_owned()],
+            }),
+        }
+    }
+    (!changes.is_empty()).then_some((all, more))
 }
 
 /// What differs between two revisions, by component. Values of environment
@@ -271,7 +338,12 @@ fn write(streams: &mut Streams<'_>, history: &History, now: Timestamp) -> Result
             &release.message,
             release.result != Some(ReleaseResult::Succeeded),
         ) {
-            writeln!(streams.out, "release {}: {message}", release.number)?;
+            writeln!(
+                streams.out,
+                "release {}: {}",
+                release.number,
+                clean(message)
+            )?;
         }
     }
     Ok(())
@@ -299,7 +371,7 @@ fn told(release: &Release) -> String {
     let Some(changed) = &release.changed else {
         return "?".to_owned();
     };
-    let parts: Vec<String> = changed
+    let mut parts: Vec<String> = changed
         .iter()
         .map(|changed| {
             let is_image = |field: &&String| field.contains(".image: ");
@@ -313,6 +385,7 @@ fn told(release: &Release) -> String {
             format!("{}: {}", changed.component, shown.join(", "))
         })
         .collect();
+    parts.extend(release.more.map(|more| format!("{more} more")));
     parts.join("; ")
 }
 
@@ -360,6 +433,30 @@ mod tests {
             * shop-bbbb is stable: a rollback returns to it
             release 2: ContainerRestarts: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
         "#]].assert_eq(&text);
+    }
+
+    #[test]
+    fn what_the_record_says_needs_no_revisions() {
+        let plan = with(|plan| {
+            plan["status"]["history"][0]["changes"] = json!([
+                "cart: containers[app].image: cart:1 → cart:2",
+                "cart: configmap settings: 12 → 34",
+                "web: new in the plan",
+                "3 more",
+            ]);
+        });
+        assert!(!needs_revisions(&plan));
+        assert!(needs_revisions(&with(rolled_back)));
+        let release = &history(&plan, &HashMap::new()).releases[0];
+        assert_eq!(
+            told(release),
+            "cart: containers[app].image: cart:1 → cart:2, configmap settings: 12 → 34; \
+             web: new in the plan; 3 more"
+        );
+        // Nothing is read where there is nothing to tell.
+        assert_eq!(scopes(&[], false), []);
+        assert_eq!(scopes(&[&plan, &plan], false), [Scope::Namespace("s")]);
+        assert_eq!(scopes(&[&plan, &plan], true), [Scope::All]);
     }
 
     #[test]

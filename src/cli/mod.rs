@@ -45,7 +45,10 @@ pub use output::{API_VERSION, Document, Format, Output, plan_name, print, print_
 pub use program::Program;
 pub use table::{Cell, Table, wrap};
 pub use target::{Kind, OnePlan, SomePlans, Target, read};
-pub use terminal::{BAD, Color, FAINT, GOOD, HEADING, Standard, Streams, WAITS, styled, terminal};
+pub use terminal::{
+    BAD, Color, FAINT, GOOD, HEADING, Standard, Streams, WAITS, clean, clean_lines, styled,
+    terminal,
+};
 
 use crate::clock::Clock;
 
@@ -214,6 +217,12 @@ impl Verb {
         }
     }
 
+    /// Whether it shows what changes until somebody has enough.
+    #[must_use]
+    pub const fn is_endless(&self) -> bool {
+        matches!(self, Self::Status(verb) if verb.args.is_watch())
+    }
+
     /// The flags that every command has, as they stand after this one.
     #[must_use]
     pub const fn access(&self) -> &Access {
@@ -254,14 +263,15 @@ impl Invocation<'_> {
 
 /// Tells why a command could not do its work, and what to do about it.
 pub fn report(error: &CliError, program: Program, err: &mut dyn std::io::Write) -> Exit {
+    // Only of what has no end is this told: nobody reads it any more.
     if error.is_broken_pipe() {
         return Exit::Done;
     }
     let label = styled(BAD, "error:");
     // With nowhere to write to, the exit code is all there is left to say.
-    let _ = writeln!(err, "{label} {error}");
+    let _ = writeln!(err, "{label} {}", clean_lines(&error.to_string()));
     if let Some(hint) = error.hint() {
-        let _ = writeln!(err, "hint: {}", program.rename(&hint));
+        let _ = writeln!(err, "hint: {}", clean_lines(&program.rename(&hint)));
     }
     error.exit()
 }

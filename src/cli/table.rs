@@ -8,7 +8,7 @@
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{CliError, HEADING, Streams};
+use super::{CliError, HEADING, Streams, clean};
 
 /// Blanks between two columns.
 const GAP: usize = 3;
@@ -29,7 +29,7 @@ impl Cell {
     pub fn new(style: Style, text: impl Into<String>) -> Self {
         let text: String = text.into();
         Self {
-            text: text.replace(|c: char| c.is_control(), " "),
+            text: clean(&text),
             style,
         }
     }

@@ -142,8 +142,8 @@ impl OnePlan {
     ///
     /// # Errors
     /// A file that cannot be read, or that does not hold exactly one.
-    pub fn target(&self) -> Result<Target, CliError> {
-        let mut targets = targets(self.target.as_slice(), self.file.as_slice())?;
+    pub async fn target(&self) -> Result<Target, CliError> {
+        let mut targets = targets(self.target.as_slice(), self.file.as_slice()).await?;
         match (targets.pop(), targets.is_empty()) {
             (Some(target), true) => Ok(target),
             _ => Err(CliError::usage(
@@ -159,15 +159,15 @@ impl SomePlans {
     ///
     /// # Errors
     /// A file that cannot be read, or that holds none.
-    pub fn targets(&self) -> Result<Vec<Target>, CliError> {
-        targets(&self.targets, &self.files)
+    pub async fn targets(&self) -> Result<Vec<Target>, CliError> {
+        targets(&self.targets, &self.files).await
     }
 }
 
-fn targets(named: &[Target], files: &[PathBuf]) -> Result<Vec<Target>, CliError> {
+async fn targets(named: &[Target], files: &[PathBuf]) -> Result<Vec<Target>, CliError> {
     let mut targets = named.to_vec();
     for file in files {
-        let text = read(file)?;
+        let text = read(file).await?;
         let found = parse(&text).map_err(|reason| CliError::File {
             path: file.clone(),
             reason,
@@ -181,13 +181,17 @@ fn targets(named: &[Target], files: &[PathBuf]) -> Result<Vec<Target>, CliError>
 ///
 /// # Errors
 /// It cannot be read.
-pub fn read(path: &Path) -> Result<String, CliError> {
-    let text = if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        std::fs::read_to_string(path)
-    };
+pub async fn read(path: &Path) -> Result<String, CliError> {
+    let owned = path.to_owned();
+    // A person who has enough of what does not come is heard meanwhile.
+    let reading = tokio::task::spawn_blocking(move || {
+        if owned == Path::new("-") {
+            let mut text = String::new();
+            return std::io::stdin().read_to_string(&mut text).map(|_| text);
+        }
+        std::fs::read_to_string(owned)
+    });
+    let text = reading.await.unwrap_or_else(|error| Err(error.into()));
     text.map_err(|error| CliError::File {
         path: path.to_owned(),
         reason: error.to_string(),

@@ -283,12 +283,14 @@ async fn a_watch_keeps_up_with_a_release_of_ten_components() {
     };
     scene.plan_until("shop", "is released", released).await;
     let told = Instant::now();
-    let last = watched.lines.lock().unwrap().len();
     let deadline = told + SOON;
     let ended = loop {
         let found = {
             let lines = watched.lines.lock().unwrap();
-            let mut new = lines.iter().skip(last.saturating_sub(12));
+            // What stands before the release tells of the one before.
+            let mut new = lines
+                .iter()
+                .skip_while(|(_, line)| !line.contains(" RollingOut "));
             new.find(|(_, line)| line.contains("Stable Released"))
                 .map(|(at, _)| *at)
         };

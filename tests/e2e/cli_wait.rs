@@ -54,6 +54,11 @@ async fn wait_tells_a_release_a_rollback_and_a_timeout_apart() {
     belay(&scene, &["wait", "shop", "--timeout", "0"])
         .await
         .exits(1);
+    // A reader that goes away changes nothing of how it ended.
+    let mut unread = start(&scene, &["wait", "shop", "--timeout", "0"]);
+    drop((unread.stdout.take(), unread.stderr.take()));
+    let ended = tokio::task::spawn_blocking(move || unread.wait().unwrap());
+    assert_eq!(ended.await.unwrap().code(), Some(1));
     belay(
         &scene,
         &["wait", "shop", "--timeout", "0", "--for", "rolledback"],
@@ -170,48 +175,64 @@ async fn wait_ends_when_the_plan_is_deleted_or_the_person_has_enough() {
         .await;
     scene.phase("shop", Phase::RollingOut).await;
 
-    let interrupted = start(&scene, &["wait", "shop"]);
-    // It says where it is once it watches.
-    let said = {
-        let pid = interrupted.id().to_string();
-        let ended = tokio::spawn(end(interrupted, None));
-        wait_for_call(&scene).await;
-        let kill = std::process::Command::new("kill")
-            .args(["-INT", &pid])
-            .status();
-        assert!(kill.unwrap().success());
-        ended.await.unwrap()
-    };
+    let interrupted = begun(start(&scene, &["wait", "shop"])).await;
+    let pid = interrupted.id().to_string();
+    let ended = tokio::spawn(end(interrupted, None));
+    let kill = std::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status();
+    assert!(kill.unwrap().success());
+    let said = ended.await.unwrap();
     assert_eq!(said.code, Some(130), "{said:#?}");
 
-    let deleted = tokio::spawn(end(start(&scene, &["wait", "shop", "-o", "json"]), None));
+    let waiting = begun(start(&scene, &["wait", "shop", "-o", "json"])).await;
+    let deleted = tokio::spawn(end(waiting, None));
     scene.kubectl(&["delete", "relplan", "shop"]).await;
-    let said = deleted.await.unwrap();
-    if said.code != Some(2) {
-        // The other way, the plan was gone before the command read it.
-        let said = said.exits(1);
-        assert!(said.last().contains(r#""result":"Deleted""#), "{said:#?}");
-    }
+    let said = deleted.await.unwrap().exits(1);
+    assert!(said.last().contains(r#""result":"Deleted""#), "{said:#?}");
 }
 
-/// Waits until a command watches.
-async fn wait_for_call(scene: &Scene) {
-    use belay_testenv::AuditFilter;
-    let filter = AuditFilter::new()
-        .resource("releaseplans")
-        .namespace(&scene.namespace)
-        .user("admin");
+#[tokio::test]
+async fn wait_is_interrupted_while_nothing_comes_from_standard_input() {
+    let scene = Scene::new("cli-wait-stdin").await;
+    let mut waiting = start(&scene, &["wait", "-f", "-", "--timeout", "90s"]);
+    let open = waiting.stdin.take();
+    // Until the signal is heard by the command itself, the system ends it.
+    let pid = waiting.id();
+    let caught = || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        caught & 0b10 != 0
+    };
     let deadline = std::time::Instant::now() + crate::support::SOON;
-    loop {
-        let calls = scene.audited(filter.clone()).await;
-        if calls
-            .iter()
-            .any(|call| call.user_agent.starts_with("belay-cli/"))
-        {
-            return;
-        }
-        assert!(std::time::Instant::now() < deadline, "the command calls");
+    while !caught() {
+        assert!(std::time::Instant::now() < deadline, "SIGINT is caught");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
+    let pid = pid.to_string();
+    let kill = std::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status();
+    assert!(kill.unwrap().success());
+    let ended = tokio::task::spawn_blocking(move || waiting.wait().unwrap());
+    let ended = tokio::time::timeout(crate::support::SOON, ended).await;
+    assert_eq!(ended.unwrap().unwrap().code(), Some(130));
+    drop(open);
+}
+
+/// The command once it has read the plan and told where it is.
+async fn begun(mut waiting: std::process::Child) -> std::process::Child {
+    use std::io::{BufRead as _, BufReader};
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut told = BufReader::new(waiting.stderr.take().unwrap());
+        let mut line = String::new();
+        told.read_line(&mut line).unwrap();
+        assert!(line.starts_with("shop: "), "{line:?}");
+        waiting.stderr = Some(told.into_inner());
+        waiting
+    });
+    reading.await.unwrap()
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::cli::{BAD, Exit, GOOD, WAITS, styled};
+use crate::cli::{BAD, Exit, GOOD, WAITS, clean, styled};
 
 /// How a thing stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -101,11 +101,11 @@ impl Report {
                 "{}  {:wide$}  {}\n",
                 styled(style, name),
                 finding.check,
-                finding.message
+                clean(&finding.message)
             ));
             for (what, said) in [("cause", &finding.cause), ("cure", &finding.cure)] {
                 if let Some(said) = said {
-                    text.push_str(&format!("      {:wide$}  {what}: {said}\n", ""));
+                    text.push_str(&format!("      {:wide$}  {what}: {}\n", "", clean(said)));
                 }
             }
         }

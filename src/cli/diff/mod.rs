@@ -5,6 +5,7 @@
 //! the Deployments, and says so where that is missing: a guess of ours could say
 //! "nothing" and be wrong. Writes nothing.
 
+mod contents;
 mod file;
 mod model;
 mod part;
@@ -45,7 +46,7 @@ pub async fn run(args: &DiffArgs, call: &mut Invocation<'_>) -> Result<Exit, Cli
     let caller = Caller::of(call);
     let wanted = match &args.plan.file {
         Some(path) => {
-            let text = read(path)?;
+            let text = read(path).await?;
             plans_in(&text, &session, path)?
         }
         None => vec![session.plan(&args.plan).await?],

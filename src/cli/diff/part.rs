@@ -50,7 +50,7 @@ fn yaml(value: &Value) -> Result<String, CliError> {
 }
 
 /// A unified diff of two texts with their titles.
-fn unified(from: (&str, &str), to: (&str, &str)) -> String {
+pub(super) fn unified(from: (&str, &str), to: (&str, &str)) -> String {
     let diff = TextDiff::from_lines(from.1, to.1);
     let mut unified = diff.unified_diff();
     unified.context_radius(3).header(from.0, to.0).to_string()

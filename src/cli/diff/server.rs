@@ -12,7 +12,8 @@ use kube::{
 };
 
 use super::{
-    model::{ComponentDiff, PlanDiff},
+    contents::{self, Now},
+    model::{ComponentDiff, Part, PlanDiff},
     part,
 };
 use crate::{
@@ -32,6 +33,36 @@ use crate::{
 const AT_ONCE: usize = 8;
 /// Times that a workload is read again which changes meanwhile.
 const AGAIN: usize = 3;
+
+/// What is known beside a component and its workload.
+struct Known<'a> {
+    client: &'a Client,
+    namespace: &'a str,
+    status: &'a ReleasePlanStatus,
+    revisions: &'a BTreeMap<String, Arc<Revision>>,
+    now: &'a Now,
+    caller: &'a Caller,
+}
+
+impl Known<'_> {
+    /// What would change of the contents that belong to a component.
+    async fn contents(
+        &self,
+        component: &ComponentPlan,
+        template: &serde_json::Value,
+    ) -> Result<Vec<Part>, CliError> {
+        contents::parts(
+            self.client,
+            self.namespace,
+            component,
+            template,
+            self.revisions,
+            self.status,
+            self.now,
+        )
+        .await
+    }
+}
 
 /// What came of a component.
 enum Outcome {
@@ -75,7 +106,16 @@ pub(super) async fn diff(
         .as_ref()
         .and_then(|s| s.status.clone())
         .unwrap_or_default();
+    let now = contents::read(client, &namespace, &plan, &status, caller).await?;
+    let uid = stored.as_ref().and_then(|s| s.metadata.uid.as_deref());
+    let plan = plan.resolved(uid.unwrap_or_default(), &now.digests);
     diff.notes = notes(&plan, stored.as_ref(), &status, from_file);
+    if uid.is_none() && !now.digests.is_empty() {
+        let text = "names of snapshots are told as an example: they depend on the plan's uid";
+        diff.notes.push(text.to_owned());
+    }
+    diff.notes.extend(now.notes.iter().cloned());
+    diff.faults.extend(now.faults.iter().cloned());
     let revisions = revisions(
         client,
         &namespace,
@@ -85,10 +125,17 @@ pub(super) async fn diff(
     )
     .await;
     let live = live(client, &namespace, &plan).await?;
+    let known = Known {
+        client,
+        namespace: &namespace,
+        status: &status,
+        revisions: &revisions,
+        now: &now,
+        caller,
+    };
     let tried = plan.components().iter().map(|component| {
-        let found = machine::found(&status, &revisions, &component.target);
         let live = live.get(&component.target.name);
-        try_component(client, &namespace, component, live, found, caller)
+        try_component(&known, component, live)
     });
     let outcomes: Vec<Result<Outcome, CliError>> =
         stream::iter(tried).buffered(AT_ONCE).collect().await;
@@ -224,30 +271,40 @@ async fn live(
 }
 
 async fn try_component(
-    client: &Client,
-    namespace: &str,
+    known: &Known<'_>,
     component: &ComponentPlan,
     live: Option<&DynamicObject>,
-    found: Found,
-    caller: &Caller,
 ) -> Result<Outcome, CliError> {
+    let Known {
+        client,
+        namespace,
+        caller,
+        ..
+    } = known;
     let target = &component.target;
+    let found: Found = machine::found(known.status, known.revisions, target);
     let Some(live) = live else {
         return Ok(Outcome::Fault(format!(
             "{}: {target} does not exist",
             component.name
         )));
     };
-    // Of a followed component the plan says nothing that could differ.
-    let Some(partial) = &component.template else {
-        return Ok(Outcome::Same);
-    };
     let ownership = |error| CliError::Form(format!("managedFields of {target}: {error}"));
     let mut snapshot = Snapshot::of(live).map_err(ownership)?;
+    // Of a followed component the plan says nothing but its ConfigMaps that
+    // could differ.
+    let Some(partial) = &component.template else {
+        let parts = known.contents(component, &snapshot.template).await?;
+        return Ok(differs(component, parts));
+    };
     for _ in 0..AGAIN {
         match dry_run(client, namespace, target, &snapshot, partial, &found).await {
             Ok(DryRun::Merged { template, .. }) => {
-                return differs(component, target, &snapshot, &template);
+                let live = &snapshot.template;
+                let part = part::template(&workload(target), live, &template)?;
+                let mut parts: Vec<Part> = part.into_iter().collect();
+                parts.extend(known.contents(component, live).await?);
+                return Ok(differs(component, parts));
             }
             Ok(DryRun::Mismatch(text) | DryRun::Refused(text) | DryRun::NotAvailable(text)) => {
                 return Ok(Outcome::Fault(format!("{}: {text}", component.name)));
@@ -271,21 +328,15 @@ async fn try_component(
     )))
 }
 
-fn differs(
-    component: &ComponentPlan,
-    target: &Target,
-    live: &Snapshot,
-    wanted: &serde_json::Value,
-) -> Result<Outcome, CliError> {
-    let workload = workload(target);
-    let part = part::template(&workload, &live.template, wanted)?;
-    Ok(part.map_or(Outcome::Same, |part| {
-        Outcome::Differs(ComponentDiff {
-            name: component.name.clone(),
-            workload,
-            parts: vec![part],
-        })
-    }))
+fn differs(component: &ComponentPlan, parts: Vec<Part>) -> Outcome {
+    if parts.is_empty() {
+        return Outcome::Same;
+    }
+    Outcome::Differs(ComponentDiff {
+        name: component.name.clone(),
+        workload: workload(&component.target),
+        parts,
+    })
 }
 
 /// The dry run could not be made. Most often that is for want of rights.

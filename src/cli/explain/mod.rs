@@ -42,7 +42,7 @@ pub struct ExplainArgs {
 pub async fn run(args: &ExplainArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
     let session = call.connect().await?;
     let caller = Caller::of(call);
-    let target = args.plan.target()?;
+    let target = args.plan.target().await?;
     let namespace = session.namespace_of(&target)?.to_owned();
     let now = call.clock.now();
     let (deployment, plan) = match target.kind {

@@ -56,7 +56,7 @@ pub(super) fn run(args: &LintArgs, call: &mut Invocation<'_>) -> Result<Exit, Cl
         }
     }
     for unreadable in &report.unreadable {
-        writeln!(streams.err, "{unreadable}")?;
+        writeln!(streams.err, "{}", super::clean(unreadable))?;
     }
     Ok(report.exit())
 }

@@ -104,7 +104,7 @@ impl Report {
         let renderer = Renderer::styled().term_width(width.unwrap_or(WIDTH));
         let mut text = String::new();
         for (finding, shown) in self.faults.iter().zip(&self.shown) {
-            text.push_str(&finding.headline());
+            text.push_str(&crate::cli::clean_lines(&finding.headline()));
             text.push('\n');
             let snippet = Snippet::source(&shown.line)
                 .line_start(finding.line)

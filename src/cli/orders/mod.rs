@@ -4,7 +4,7 @@
 //! `get` and `patch` on releaseplans. What would hit nothing is refused here
 //! with what is so now; the webhook, which sees it last, has the last word.
 
-mod order;
+pub(super) mod order;
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,8 @@ use serde::Serialize;
 
 use self::order::{Order, Verb};
 use super::{
-    CliError, Document, Exit, GOOD, Invocation, OnePlan, Output, plan_name, print, styled,
+    CliError, Document, Exit, GOOD, Invocation, OnePlan, Output, plan_name, print, status::Caller,
+    styled,
 };
 use crate::api::StoredPlan;
 
@@ -146,14 +147,15 @@ async fn give(
     let name = plan.metadata.name.clone().unwrap_or_default();
     let namespace = plan.metadata.namespace.clone().unwrap_or_default();
     let word = format!("{verb:?}").to_lowercase();
+    let caller = Caller::of(call);
     if plan.is_deleting() && verb != Verb::Abort {
         return Err(CliError::refused(
             format!("{name} is being deleted"),
-            format!("belay wait {name}"),
+            caller.command("wait", &name, "", &namespace),
         ));
     }
     let order = verb
-        .order(&plan, revision)
+        .order(&plan, revision, &caller)
         .map_err(|refusal| CliError::refused(refusal.message, refusal.hint))?;
     if args.show_patch {
         let flags = call.access.kubectl_flags(&namespace);

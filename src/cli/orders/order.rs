@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{ABORT, Phase, RETRY, ReleasePlanStatus, ReleaseResult, Stage, StoredPlan, UNDO},
+    cli::{access::quoted, status::Caller},
     plan::{Plan, abortable, as_seen, retryable, undoable},
 };
 
@@ -57,16 +58,43 @@ fn refusal<T>(message: String, hint: impl Into<String>) -> Result<T, Refusal> {
     })
 }
 
+/// The plan that an order is about, and how commands about it are written.
+struct About<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    caller: &'a Caller,
+}
+
+impl About<'_> {
+    fn command(&self, verb: &str, more: &str) -> String {
+        self.caller.command(verb, self.name, more, self.namespace)
+    }
+
+    fn history(&self) -> String {
+        self.command("history", "")
+    }
+}
+
 impl Verb {
     /// The order that this makes of a plan; `named` is the revision asked for.
-    pub(super) fn order(self, plan: &StoredPlan, named: Option<&str>) -> Result<Order, Refusal> {
+    pub(super) fn order(
+        self,
+        plan: &StoredPlan,
+        named: Option<&str>,
+        caller: &Caller,
+    ) -> Result<Order, Refusal> {
         let name = plan.metadata.name.as_deref().unwrap_or_default();
+        let about = &About {
+            name,
+            namespace: plan.metadata.namespace.as_deref().unwrap_or_default(),
+            caller,
+        };
         let empty = ReleasePlanStatus::default();
         let status = plan.status.as_ref().unwrap_or(&empty);
         match self {
-            Self::Abort => abort(name, status, named).map(|r| annotation(ABORT, r)),
-            Self::Undo => undo(name, status, named).map(|r| annotation(UNDO, r)),
-            Self::Retry => retry(name, plan, status, named).map(|r| annotation(RETRY, r)),
+            Self::Abort => abort(about, status, named).map(|r| annotation(ABORT, r)),
+            Self::Undo => undo(about, status, named).map(|r| annotation(UNDO, r)),
+            Self::Retry => retry(about, plan, status, named).map(|r| annotation(RETRY, r)),
             Self::Pause => Ok(paused(name, plan, true)),
             Self::Resume => Ok(paused(name, plan, false)),
         }
@@ -90,16 +118,17 @@ fn paused(name: &str, plan: &StoredPlan, wanted: bool) -> Order {
 }
 
 fn abort<'a>(
-    name: &str,
+    about: &About<'_>,
     status: &'a ReleasePlanStatus,
     named: Option<&str>,
 ) -> Result<&'a str, Refusal> {
+    let name = about.name;
     match (abortable(status), named) {
         (Some(now), None) => Ok(now),
         (Some(now), Some(named)) if now == named => Ok(now),
         (Some(now), Some(named)) => refusal(
             format!("{name} does not release {named} but {now}"),
-            format!("belay abort {name} --revision {now}"),
+            about.command("abort", &format!("--revision {now}")),
         ),
         (None, _) => {
             let settles = status.release.as_ref().map(|release| release.stage);
@@ -108,23 +137,24 @@ fn abort<'a>(
                     format!(
                         "{name} is preparing a release that has no name yet; nothing of it is live"
                     ),
-                    format!("belay pause {name} keeps it from going on"),
+                    format!("to keep it from going on: {}", about.command("pause", "")),
                 );
             }
             refusal(
                 format!("{name} has no release to abort: {}", now(status)),
-                format!("belay history {name}"),
+                about.history(),
             )
         }
     }
 }
 
 fn retry<'a>(
-    name: &str,
+    about: &About<'_>,
     plan: &StoredPlan,
     status: &'a ReleasePlanStatus,
     named: Option<&'a str>,
 ) -> Result<&'a str, Refusal> {
+    let name = about.name;
     let known = retryable(status);
     let content = as_seen(plan).ok();
     let content = content.as_ref().map(Plan::content);
@@ -144,23 +174,37 @@ fn retry<'a>(
                 "{name} has not refused {named}; refused or failed are: {}",
                 known.join(", ")
             ),
-            format!("belay retry {name} --revision {last}"),
+            about.command("retry", &format!("--revision {last}")),
         ),
         (None, _) => refusal(
             format!("{name} has nothing to try again: {}", now(status)),
-            format!("belay history {name}"),
+            about.history(),
         ),
     }
 }
 
 fn undo<'a>(
-    name: &str,
+    about: &About<'_>,
     status: &'a ReleasePlanStatus,
     named: Option<&'a str>,
 ) -> Result<&'a str, Refusal> {
+    let name = about.name;
     let kept = undoable(status);
     let stable = status.stable_revision.as_deref();
     let at_rest = status.release.is_none();
+    let stage = status.release.as_ref().map(|release| release.stage);
+    if let (None, Some(Stage::Restore), Some(stable)) = (named, stage, stable) {
+        let hint = match out_of_rollback(status) {
+            Some((older, left)) => format!(
+                "to go to an older one instead: {}",
+                about
+                    .caller
+                    .kubectl(&annotate(about.name, older, left), about.namespace)
+            ),
+            None => about.command("wait", "--for settled"),
+        };
+        return refusal(format!("{name} is going back to {stable} already"), hint);
+    }
     let to = match named {
         Some(named) => Some(named),
         // In mid-release that is what an abort goes to, too.
@@ -173,14 +217,14 @@ fn undo<'a>(
     let Some(to) = to else {
         return refusal(
             format!("{name} has no earlier revision to go to: {}", now(status)),
-            format!("belay history {name}"),
+            about.history(),
         );
     };
     if Some(to) == stable {
         if at_rest {
             return refusal(
                 format!("{to} is the stable revision of {name} already"),
-                format!("belay history {name} shows the others"),
+                format!("to see the others: {}", about.history()),
             );
         }
         return Ok(to);
@@ -189,10 +233,46 @@ fn undo<'a>(
     if !kept.is_empty() && !kept.contains(&to) {
         return refusal(
             format!("{name} does not keep {to}; kept are: {}", kept.join(", ")),
-            format!("belay history {name}"),
+            about.history(),
         );
     }
     Ok(to)
+}
+
+/// What leads out of a rollback that does not come to its end: an older
+/// revision, and the one whose rollback ends for it.
+pub(in crate::cli) fn out_of_rollback(status: &ReleasePlanStatus) -> Option<(&str, &str)> {
+    let left = abortable(status)?;
+    let stable = status.stable_revision.as_deref();
+    let mut older = undoable(status).into_iter().rev();
+    let older = older.find(|name| Some(*name) != stable && *name != left)?;
+    Some((older, left))
+}
+
+/// The orders of both in one write, which only kubectl gives.
+pub(in crate::cli) fn annotate(plan: &str, older: &str, left: &str) -> String {
+    format!(
+        "annotate releaseplan {plan} --overwrite {} {}",
+        quoted(&format!("{UNDO}={older}")),
+        quoted(&format!("{ABORT}={left}")),
+    )
+}
+
+/// The revision that `undo` goes to by itself, if it means anything now.
+pub(in crate::cli) fn undo_to(plan: &StoredPlan) -> Option<String> {
+    revision_of(Verb::Undo, plan)
+}
+
+/// The revision that `retry` tries by itself, if it means anything now.
+pub(in crate::cli) fn retry_of(plan: &StoredPlan) -> Option<String> {
+    revision_of(Verb::Retry, plan)
+}
+
+fn revision_of(verb: Verb, plan: &StoredPlan) -> Option<String> {
+    match verb.order(plan, None, &Caller::default()).ok()? {
+        Order::Annotation { revision, .. } => Some(revision),
+        Order::Paused(_) | Order::Nothing(_) => None,
+    }
 }
 
 /// The revision that was stable before the present one.
@@ -237,7 +317,7 @@ impl Order {
         match self {
             Self::Annotation { name, revision } => {
                 words.extend(["annotate".into(), "--overwrite".into(), object]);
-                words.push(format!("{name}={revision}"));
+                words.push(quoted(&format!("{name}={revision}")));
             }
             Self::Paused(_) => {
                 words.extend(["patch".into(), object, "--type=merge".into(), "-p".into()]);

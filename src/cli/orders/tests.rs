@@ -7,7 +7,7 @@ use super::{
 };
 
 fn sent(verb: Verb, plan: &StoredPlan, named: Option<&str>) -> String {
-    match verb.order(plan, named) {
+    match verb.order(plan, named, &Caller::default()) {
         Ok(order) => match order.kubectl("shop", &[]) {
             Some(command) => command,
             None => format!("{order:?}"),
@@ -38,10 +38,10 @@ fn an_abort_names_what_is_released_and_nothing_else() {
         sent(Verb::Abort, &plan, None)
     );
     expect![
-        "shop does not release shop-dddd but shop-cccc | belay abort shop --revision shop-cccc"
+        "shop does not release shop-dddd but shop-cccc | belay abort shop --revision shop-cccc -n s"
     ]
     .assert_eq(&sent(Verb::Abort, &plan, Some("shop-dddd")));
-    expect!["shop has no release to abort: it is Stable on shop-bbbb | belay history shop"]
+    expect!["shop has no release to abort: it is Stable on shop-bbbb | belay history shop -n s"]
         .assert_eq(&sent(Verb::Abort, &with(|_| {}), None));
 }
 
@@ -50,9 +50,9 @@ fn a_retry_names_what_failed_last() {
     let plan = with(rolled_back);
     expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-cccc"]
         .assert_eq(&sent(Verb::Retry, &plan, None));
-    expect!["shop has not refused shop-aaaa; refused or failed are: shop-cccc | belay retry shop --revision shop-cccc"]
+    expect!["shop has not refused shop-aaaa; refused or failed are: shop-cccc | belay retry shop --revision shop-cccc -n s"]
         .assert_eq(&sent(Verb::Retry, &plan, Some("shop-aaaa")));
-    expect!["shop has nothing to try again: it is Stable on shop-bbbb | belay history shop"]
+    expect!["shop has nothing to try again: it is Stable on shop-bbbb | belay history shop -n s"]
         .assert_eq(&sent(Verb::Retry, &with(|_| {}), None));
 }
 
@@ -77,18 +77,29 @@ fn an_undo_goes_to_the_revision_before_or_to_a_kept_one() {
     let back = "kubectl annotate --overwrite releaseplan/shop belay.dev/undo=shop-aaaa";
     assert_eq!(sent(Verb::Undo, &plan, None), back);
     assert_eq!(sent(Verb::Undo, &plan, Some("shop-aaaa")), back);
-    expect!["shop does not keep shop-cccc; kept are: shop-aaaa, shop-bbbb | belay history shop"]
-        .assert_eq(&sent(Verb::Undo, &plan, Some("shop-cccc")));
     expect![
-        "shop-bbbb is the stable revision of shop already | belay history shop shows the others"
+        "shop does not keep shop-cccc; kept are: shop-aaaa, shop-bbbb | belay history shop -n s"
     ]
+    .assert_eq(&sent(Verb::Undo, &plan, Some("shop-cccc")));
+    expect!["shop-bbbb is the stable revision of shop already | to see the others: belay history shop -n s"]
     .assert_eq(&sent(Verb::Undo, &plan, Some("shop-bbbb")));
     // During a release, back means to what is stable.
     expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/undo=shop-bbbb"]
         .assert_eq(&sent(Verb::Undo, &rolling_out(), None));
+    // A rollback goes there already.
+    let going_back = with(|plan| {
+        rolled_back(plan);
+        plan["status"]["phase"] = json!("Rollback");
+        plan["status"]["release"] = json!({
+            "number": 3, "kind": "Content", "stage": "Restore", "content": "c",
+            "startedAt": "2026-03-01T11:59:00.000000Z",
+            "stageSince": "2026-03-01T11:59:00.000000Z", "applied": ["shop-cccc"],
+        });
+    });
+    expect!["shop is going back to shop-bbbb already | to go to an older one instead: kubectl annotate releaseplan shop --overwrite belay.dev/undo=shop-aaaa belay.dev/abort=shop-cccc -n s"].assert_eq(&sent(Verb::Undo, &going_back, None));
     let first = with(|plan| plan["status"]["history"] = json!([]));
     expect![
-        "shop has no earlier revision to go to: it is Stable on shop-bbbb | belay history shop"
+        "shop has no earlier revision to go to: it is Stable on shop-bbbb | belay history shop -n s"
     ]
     .assert_eq(&sent(Verb::Undo, &first, None));
 }

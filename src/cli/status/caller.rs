@@ -1,7 +1,7 @@
 //! Commands as they can be pasted: in the form that this one was called by, and
 //! against the same cluster and namespace.
 
-use crate::cli::Invocation;
+use crate::cli::{Invocation, access::quoted};
 
 /// How this command was called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,15 +65,6 @@ impl Caller {
         words.extend(self.cluster.iter().map(|word| quoted(word)));
         words.join(" ")
     }
-}
-
-/// A word as a shell reads it back.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]

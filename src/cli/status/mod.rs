@@ -76,6 +76,13 @@ pub struct StatusArgs {
     output: Output,
 }
 
+impl StatusArgs {
+    /// Whether it goes on until somebody has enough.
+    pub(super) const fn is_watch(&self) -> bool {
+        self.watch
+    }
+}
+
 /// Shows where plans are.
 ///
 /// # Errors

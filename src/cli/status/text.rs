@@ -9,6 +9,8 @@ use anstyle::{AnsiColor, Style};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use crate::cli::clean;
+
 /// How a piece of text stands out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::cli) enum Tone {
@@ -215,22 +217,6 @@ fn collect(mut line: Line, chars: &[Cell]) -> Line {
 /// Columns that a text takes on a terminal.
 pub(in crate::cli) fn width(text: &str) -> usize {
     text.width()
-}
-
-/// A text of one line without control characters, which could do anything to a
-/// terminal.
-fn clean(text: &str) -> String {
-    if !text.chars().any(is_odd) {
-        return text.to_owned();
-    }
-    text.chars()
-        .map(|c| if is_odd(c) { ' ' } else { c })
-        .collect()
-}
-
-/// Control characters, and those that change the direction of what follows.
-fn is_odd(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A span of time in at most two units.

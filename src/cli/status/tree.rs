@@ -239,16 +239,21 @@ fn health(
             _ => Health::Failed,
         };
     };
+    let waits = matches!(
+        known.and_then(|c| c.state),
+        Some(ComponentState::Waiting | ComponentState::Restoring | ComponentState::Updating)
+    );
+    // One that was evicted, or restarted once, is in trouble beside all the pods
+    // that are wanted.
+    if deployment.is_complete() && !waits {
+        return Health::Ok;
+    }
     let broken = |set: &ReplicaSetStatus| set.refused.is_some() || !set.trouble.is_empty();
     if sets.iter().any(|set| set.wanted > 0 && broken(set)) {
         return Health::Failed;
     }
     if deployment.is_complete() {
-        let waits = matches!(
-            known.and_then(|c| c.state),
-            Some(ComponentState::Waiting | ComponentState::Restoring | ComponentState::Updating)
-        );
-        return if waits { Health::Working } else { Health::Ok };
+        return Health::Working;
     }
     if deployment.spec.paused {
         return Health::Held;

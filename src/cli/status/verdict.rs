@@ -22,7 +22,8 @@ use crate::{
         Cause, ComponentState, ConditionType, Phase, Reason, RefusedContent, ReleasePlanStatus,
         ReleaseResult, Stage, StoredPlan,
     },
-    plan::{Plan, abortable, retryable, undoable},
+    cli::orders::order::{annotate, out_of_rollback, retry_of, undo_to},
+    plan::{Plan, abortable},
 };
 
 /// An edit that the operator has not seen for this long tells that it is away.
@@ -90,7 +91,7 @@ pub(super) fn broken_since(
     verdict.health = Health::Failed;
     "Was healthy when it was released, and is not now".clone_into(&mut verdict.title);
     "nothing goes back by itself: only a release is judged".clone_into(&mut verdict.next);
-    verdict.ways.extend(facts.undo().flatten());
+    verdict.ways.extend(facts.undo());
 }
 
 fn condition(status: &ReleasePlanStatus, type_: ConditionType) -> Option<&Condition> {
@@ -376,6 +377,10 @@ impl Facts<'_> {
         let Some(reason) = reason else {
             return Vec::new();
         };
+        if self.stored.is_deleting() {
+            // It takes no orders any more.
+            return self.let_go().into_iter().collect();
+        }
         let abort = |effect: &str| {
             let current = abortable(self.status)?;
             Some(way(
@@ -402,41 +407,33 @@ impl Facts<'_> {
             }
             Reason::RollbackStalled => {
                 ways.push(self.stalled_pods());
-                ways.extend(self.undo());
+                ways.push(self.out_of_rollback());
                 ways.push(abort("end the rollback and keep what is live"));
             }
             Reason::RolledBack | Reason::Undone => {
                 ways.push(edit());
-                let refused = self.refused().map(|refused| refused.revision.clone());
-                ways.extend(refused.map(|name| self.retry(&name)));
+                if self.refused().is_some() {
+                    ways.push(self.retry());
+                }
             }
             Reason::Frozen => {
                 ways.push(abort("go back"));
                 ways.push(edit());
-                ways.extend(self.retries());
+                ways.push(self.retry());
             }
             Reason::ReleaseFailed | Reason::RollbackAborted => {
                 ways.push(edit());
-                ways.extend(self.undo());
-                ways.extend(self.retries());
+                ways.push(self.undo());
+                ways.push(self.retry());
             }
             Reason::Paused => ways.push(Some(way("go on", self.command("resume", "")))),
             Reason::WorkloadPaused => ways.extend(self.paused_workloads()),
-            Reason::StatusLost => ways.extend(self.undo()),
+            Reason::StatusLost => ways.push(self.undo()),
             Reason::InvalidPlan | Reason::NotAvailableYet => {
                 let edit = format!("edit releaseplan {}", self.name());
                 ways.push(Some(way("correct the plan", self.kubectl(&edit))));
             }
-            Reason::Deleting => {
-                let text = format!(
-                    "patch releaseplan {} --type=merge -p '{{\"spec\":{{\"deletionPolicy\":\"Keep\"}}}}'",
-                    self.name()
-                );
-                ways.push(Some(way(
-                    "let it go with what is live",
-                    self.kubectl(&text),
-                )));
-            }
+            Reason::Deleting => {}
             Reason::ReconcileError => ways.push(Some(self.doctor())),
             Reason::TemplateMismatch | Reason::TemplateRefused | Reason::ConfigMapRefused => {
                 ways.push(edit());
@@ -473,7 +470,20 @@ impl Facts<'_> {
         ways.into_iter().flatten().collect()
     }
 
-    fn retry(&self, revision: &str) -> Option<Way> {
+    fn let_go(&self) -> Option<Way> {
+        if self.stored.spec["deletionPolicy"] == "Keep" {
+            return None;
+        }
+        let text = format!(
+            "patch releaseplan {} --type=merge -p '{{\"spec\":{{\"deletionPolicy\":\"Keep\"}}}}'",
+            self.name()
+        );
+        Some(way("let it go with what is live", self.kubectl(&text)))
+    }
+
+    /// The revision that `retry` takes by itself.
+    fn retry(&self) -> Option<Way> {
+        let revision = retry_of(self.stored)?;
         let held = self
             .status
             .refused
@@ -488,23 +498,19 @@ impl Facts<'_> {
         Some(way(effect, self.command("retry", &more)))
     }
 
-    fn retries(&self) -> Vec<Option<Way>> {
-        let last = retryable(self.status).last().copied();
-        last.map(|name| self.retry(name)).into_iter().collect()
+    /// The revision that `undo` goes to by itself.
+    fn undo(&self) -> Option<Way> {
+        let to = undo_to(self.stored)?;
+        let command = self.command("undo", &format!("--to {to}"));
+        Some(way("go to an earlier revision", command))
     }
 
-    fn undo(&self) -> Option<Option<Way>> {
-        let stable = self.status.stable_revision.as_deref();
-        let kept = undoable(self.status);
-        let failed = self.status.phase == Some(Phase::Failed);
-        let to = stable.filter(|_| failed).or_else(|| {
-            kept.iter()
-                .rev()
-                .copied()
-                .find(|name| Some(*name) != stable)
-        })?;
-        let command = self.command("undo", &format!("--to {to}"));
-        Some(Some(way("go to an earlier revision", command)))
+    /// The rollback ends, and an older revision comes back in one write: an
+    /// undo alone would wait for what does not end.
+    fn out_of_rollback(&self) -> Option<Way> {
+        let (older, left) = out_of_rollback(self.status)?;
+        let command = self.kubectl(&annotate(self.name(), older, left));
+        Some(way("go to an older revision instead", command))
     }
 
     fn stalled_pods(&self) -> Option<Way> {
@@ -525,5 +531,40 @@ impl Facts<'_> {
                 Some(way("go on", self.kubectl(&text)))
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cli::testing::{conditions, noon, with};
+
+    #[test]
+    fn a_plan_that_is_deleted_takes_no_orders_but_lets_go() {
+        let plan = with(|plan| {
+            plan["metadata"]["deletionTimestamp"] = json!("2026-03-01T11:59:00Z");
+            plan["status"]["phase"] = json!("Rollback");
+            plan["status"]["targetRevision"] = json!("shop-cccc");
+            plan["status"]["conditions"] = conditions("False", "RollingBack", "");
+            plan["status"]["release"] = json!({
+                "number": 2, "kind": "Content", "stage": "Restore", "content": "c",
+                "startedAt": "2026-03-01T11:59:00.000000Z",
+                "stageSince": "2026-03-01T11:59:00.000000Z", "applied": ["shop-cccc"],
+            });
+        });
+        let told = |plan: &StoredPlan| {
+            let status = plan.status.clone().unwrap();
+            let verdict = of(plan, &status, None, noon(), &Caller::default());
+            let ways = verdict.ways.into_iter();
+            ways.filter_map(|way| way.command).collect::<Vec<_>>()
+        };
+        let commands = told(&plan);
+        assert_eq!(commands.len(), 1, "{commands:?}");
+        assert!(commands[0].contains("deletionPolicy"), "{commands:?}");
+        let mut kept = plan;
+        kept.spec["deletionPolicy"] = json!("Keep");
+        assert!(told(&kept).is_empty());
     }
 }

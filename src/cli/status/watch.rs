@@ -22,7 +22,7 @@ use super::{
     text::{Line, Tone},
     tree,
 };
-use crate::cli::{CliError, Document, Exit, Format, Invocation};
+use crate::cli::{CliError, Document, Exit, Format, Invocation, clean};
 
 /// Shortest time between two looks. What comes meanwhile is shown together.
 const PACE: Duration = Duration::from_millis(250);
@@ -166,7 +166,7 @@ fn note(
     let notes: BTreeSet<String> = feed.notes().into_iter().collect();
     if view.table || view.format.is_some() {
         for new in notes.difference(noted) {
-            writeln!(call.streams.err, "note: {new}")?;
+            writeln!(call.streams.err, "note: {}", clean(new))?;
         }
     }
     *noted = notes;
@@ -188,7 +188,7 @@ fn append(
         match format {
             None => {
                 for line in changes(before.as_ref(), plan, now) {
-                    writeln!(call.streams.out, "{line}")?;
+                    writeln!(call.streams.out, "{}", clean(&line))?;
                 }
             }
             Some(_) if before.as_ref() == Some(plan) => {}

@@ -9,7 +9,10 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-use std::{pin::Pin, time::Duration};
+use std::{
+    pin::Pin,
+    time::{Duration, Instant},
+};
 
 use clap::{Args, ValueEnum};
 use futures::{Stream, StreamExt as _, stream::select_all};
@@ -23,14 +26,20 @@ use kube::{
 use serde::Serialize;
 
 use self::{
-    live::Live,
+    live::{Live, Word},
     verdict::{Outcome, State, generation, judge},
 };
 use super::{
-    BAD, CliError, Document, Exit, GOOD, Invocation, Session, SomePlans, Streams, Target, WAITS,
-    styled,
+    BAD, CliError, Document, Exit, GOOD, Invocation, Kind, Session, SomePlans, Streams, Target,
+    WAITS, clean, styled,
 };
 use crate::api::{GatewayDuration, StoredPlan};
+
+/// Longest time that a stop is doubted because something else is live: the
+/// operator has seen that by then.
+const DOUBT: Duration = Duration::from_secs(10);
+/// Longest time that a look takes without a wait.
+const LOOK: Duration = Duration::from_secs(30);
 
 /// What to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -96,9 +105,10 @@ struct Waited {
     name: String,
     uid: Option<String>,
     asked: Option<i64>,
-    /// The named Deployment and the followed ones, whose live template has to
-    /// be what the plan's word is about.
+    /// What has to be what the plan's word is about.
     live: Live,
+    /// Since when it is not certain that it is.
+    unsure: Option<Instant>,
     state: State,
     over: bool,
     /// The last line about its progress.
@@ -136,8 +146,22 @@ pub(super) async fn run(args: &WaitArgs, call: &mut Invocation<'_>) -> Result<Ex
         ));
     }
     let session = call.connect().await?;
-    let mut waited = begin(args, &session, &mut call.streams).await?;
-    if waited.is_empty() {
+    let targets = args.plans.targets().await?;
+    let now = tokio::time::Instant::now();
+    let limit = if args.timeout.is_zero() {
+        LOOK
+    } else {
+        args.timeout
+    };
+    let begun = begin(args, &targets, &session, &mut call.streams);
+    let mut waited = match tokio::time::timeout_at(now + limit, begun).await {
+        Ok(waited) => waited?,
+        Err(_) => {
+            writeln!(call.streams.err, "the API server did not answer in time")?;
+            unanswered(args, &targets, &session)?
+        }
+    };
+    if waited.is_empty() && targets.is_empty() {
         return Err(CliError::usage(
             "there is no plan to wait for",
             "belay wait NAME",
@@ -145,9 +169,12 @@ pub(super) async fn run(args: &WaitArgs, call: &mut Invocation<'_>) -> Result<Ex
     }
     if !waited.iter().all(|w| w.over) && !args.timeout.is_zero() {
         let going = follow(&session, &mut waited, &mut call.streams);
-        if let Ok(outcome) = tokio::time::timeout(args.timeout, going).await {
+        if let Ok(outcome) = tokio::time::timeout_at(now + limit, going).await {
             outcome?;
         }
+    }
+    if waited.is_empty() {
+        return Ok(Exit::Timeout);
     }
     let mut worst = Exit::Done;
     for waited in waited {
@@ -161,29 +188,32 @@ pub(super) async fn run(args: &WaitArgs, call: &mut Invocation<'_>) -> Result<Ex
 /// The plans as they are now.
 async fn begin(
     args: &WaitArgs,
+    targets: &[Target],
     session: &Session,
     streams: &mut Streams<'_>,
 ) -> Result<Vec<Waited>, CliError> {
-    let targets = args.plans.targets()?;
     let some = SomePlans {
-        targets: targets.clone(),
+        targets: targets.to_vec(),
         files: Vec::new(),
         ..args.plans.clone()
     };
     let mut waited = Vec::new();
     for plan in session.plans(&some).await? {
-        let told = targets.iter().find(|target| is(target, &plan));
+        let told = targets
+            .iter()
+            .find(|target| is(target, &plan, &session.namespace));
         let asked = args
             .generation
             .or_else(|| told.and_then(|target| target.generation))
             .or_else(|| generation(&plan));
-        let live = Live::of(&plan, &targets);
+        let live = Live::of(&plan, targets, &session.namespace);
         let mut one = Waited {
             namespace: plan.metadata.namespace.clone().unwrap_or_default(),
             name: plan.metadata.name.clone().unwrap_or_default(),
             uid: plan.metadata.uid.clone(),
             asked,
             live,
+            unsure: None,
             state: judge(&plan, asked),
             over: false,
             told: String::new(),
@@ -194,8 +224,37 @@ async fn begin(
     Ok(waited)
 }
 
-fn is(target: &Target, plan: &StoredPlan) -> bool {
-    target.kind == super::Kind::Plan && plan.metadata.name.as_ref() == Some(&target.name)
+/// The plans that were named, when nothing could be read of them.
+fn unanswered(
+    args: &WaitArgs,
+    targets: &[Target],
+    session: &Session,
+) -> Result<Vec<Waited>, CliError> {
+    let plans = targets.iter().filter(|target| target.kind == Kind::Plan);
+    let waited = plans.map(|target| {
+        let unknown = StoredPlan::default();
+        Ok(Waited {
+            namespace: session.namespace_of(target)?.to_owned(),
+            name: target.name.clone(),
+            uid: None,
+            asked: args.generation.or(target.generation),
+            live: Live::of(&unknown, &[], ""),
+            unsure: None,
+            state: judge(&unknown, None),
+            over: false,
+            told: String::new(),
+        })
+    });
+    waited.collect()
+}
+
+/// Whether a target is this plan; `namespace` is that of targets that name
+/// none.
+fn is(target: &Target, plan: &StoredPlan, namespace: &str) -> bool {
+    let own = target.namespace.as_deref().unwrap_or(namespace);
+    target.kind == Kind::Plan
+        && plan.metadata.name.as_ref() == Some(&target.name)
+        && plan.metadata.namespace.as_deref() == Some(own)
 }
 
 impl Waited {
@@ -207,8 +266,17 @@ impl Waited {
         streams: &mut Streams<'_>,
     ) -> Result<(), CliError> {
         let state = judge(plan, self.asked);
-        self.over =
-            state.outcome.is_some() && self.live.is_judged(plan, state.outcome, session).await?;
+        (self.state, self.over) = (state.clone(), false);
+        if state.outcome.is_some() {
+            self.over = match self.live.word(plan, &state, session).await? {
+                Word::Current => true,
+                Word::Older => false,
+                Word::Unsure => self.unsure.get_or_insert_with(Instant::now).elapsed() >= DOUBT,
+            };
+        }
+        if state.outcome.is_none() || self.over {
+            self.unsure = None;
+        }
         let step = state.step.as_deref().unwrap_or_default();
         let what = match state.reason.as_str() {
             verdict::UNSEEN => &state.message,
@@ -216,11 +284,23 @@ impl Waited {
         };
         let line = format!("{}: {what} {step}", self.name);
         if !self.over && self.told != line {
-            writeln!(streams.err, "{}", line.trim_end())?;
+            writeln!(streams.err, "{}", clean(line.trim_end()))?;
             self.told = line;
         }
-        self.state = state;
         Ok(())
+    }
+
+    /// The same while it is followed, where errors of reading pass.
+    async fn look(
+        &mut self,
+        plan: &StoredPlan,
+        session: &Session,
+        streams: &mut Streams<'_>,
+    ) -> Result<(), CliError> {
+        match self.see(plan, session, streams).await {
+            Err(error) if passes(&error) => Ok(()),
+            seen => seen,
+        }
     }
 
     fn gone(&mut self) {
@@ -262,7 +342,7 @@ async fn follow(
             _ = look.tick() => {
                 for (one, plan) in waited.iter_mut().zip(&last) {
                     if let (false, true, Some(plan)) = (one.over, one.state.outcome.is_some(), plan) {
-                        one.see(plan, session, streams).await?;
+                        one.look(plan, session, streams).await?;
                     }
                 }
                 continue;
@@ -274,7 +354,7 @@ async fn follow(
         match change {
             // A plan of the same name is another one.
             Ok(Some(plan)) if plan.metadata.uid == one.uid => {
-                one.see(&plan, session, streams).await?;
+                one.look(&plan, session, streams).await?;
                 last[index] = Some(plan);
             }
             Ok(_) => one.gone(),
@@ -282,6 +362,16 @@ async fn follow(
         }
     }
     Ok(())
+}
+
+/// Whether an error of reading may be over at the next look.
+fn passes(error: &CliError) -> bool {
+    match error {
+        CliError::Api { source, .. } => {
+            !matches!(&**source, kube::Error::Api(status) if matches!(status.code, 401 | 403))
+        }
+        _ => false,
+    }
 }
 
 /// Goes on after errors that pass, such as a restart of the API server.
@@ -353,7 +443,7 @@ fn print(
     };
     if !result.message.is_empty() {
         let name = styled(style, &format!("{}:", result.name));
-        writeln!(streams.err, "{name} {}", result.message)?;
+        writeln!(streams.err, "{name} {}", clean(&result.message))?;
     }
     let word = match (result.result, exit) {
         (Some(outcome), _) => format!("{outcome:?}"),
@@ -363,7 +453,7 @@ fn print(
     writeln!(
         streams.out,
         "result={word} reason={} plan={}/{} generation={} revision={} stable={} exit={}",
-        result.reason,
+        clean(&result.reason),
         result.namespace,
         result.name,
         result

@@ -1,3 +1,5 @@
+use std::str::FromStr as _;
+
 use serde_json::json;
 
 use super::{
@@ -114,7 +116,8 @@ fn exit_codes_follow_what_was_waited_for() {
         name: "shop".into(),
         uid: None,
         asked: Some(4),
-        live: Live::of(&with(|_| {}), &[]),
+        live: Live::of(&with(|_| {}), &[], "s"),
+        unsure: None,
         over: outcome.is_some(),
         told: String::new(),
         state: State {
@@ -151,4 +154,31 @@ fn timeouts_are_durations_or_a_bare_0() {
     assert_eq!(timeout("0"), Ok(Duration::ZERO));
     assert_eq!(timeout("1m30s"), Ok(Duration::from_secs(90)));
     assert!(timeout("30").is_err());
+}
+
+#[test]
+fn plans_of_one_name_in_two_namespaces_are_told_apart() {
+    let of = |namespace: Option<&str>| Target {
+        namespace: namespace.map(str::to_owned),
+        ..Target::from_str("shop").unwrap()
+    };
+    let plan = with(|_| {});
+    assert!(is(&of(Some("s")), &plan, "t"));
+    assert!(is(&of(None), &plan, "s"));
+    assert!(!is(&of(Some("t")), &plan, "s"));
+    assert!(!is(&of(None), &plan, "t"));
+}
+
+#[test]
+fn only_errors_that_may_pass_are_waited_out() {
+    let error = |code: u16| {
+        let status = kube::core::Status {
+            code,
+            reason: if code == 403 { "Forbidden" } else { "x" }.into(),
+            ..Default::default()
+        };
+        CliError::api("read", kube::Error::Api(Box::new(status)))
+    };
+    assert!(passes(&error(503)) && passes(&error(429)));
+    assert!(!passes(&error(401)) && !passes(&error(403)));
 }

@@ -144,7 +144,13 @@ fn what_breaks_after_its_release_is_not_called_healthy() {
         condition.status = if ready { "True" } else { "False" }.to_owned();
     }
     assert_eq!(cluster.status().verdict.health, Health::Ok);
-    let cluster = cluster.pods("web", 2, 1, &crashing());
+    // Beside all the pods that are wanted, one in trouble is only shown.
+    let mut cluster = cluster.pods("web", 2, 1, &crashing());
+    assert_eq!(cluster.status().verdict.health, Health::Ok);
+    let text = shown(&cluster, 80);
+    assert!(text.contains("web-2c8c9d7754-"), "{text}");
+    let web = cluster.deployments.first_mut().unwrap();
+    web.status.available_replicas = 1;
     assert_eq!(cluster.status().verdict.health, Health::Failed);
     let text = shown(&cluster, 80);
     assert!(text.starts_with("✗ shop  Was healthy"), "{text}");
