@@ -198,7 +198,12 @@ proptest! {
             match value {
                 Value::Number(number) => {
                     let float = number.as_f64().unwrap_or_default();
-                    if number.is_f64() && float.fract() == 0.0 && float.abs() < 9e18 {
+                    let is_whole = number.is_f64() && float.fract() == 0.0;
+                    // From 0 up to the largest that has 64 bits, and down to
+                    // the smallest with a sign.
+                    if is_whole && (0.0..18_446_744_073_709_551_616.0).contains(&float) {
+                        *value = json!(float as u64);
+                    } else if is_whole && (-9_223_372_036_854_775_808.0..0.0).contains(&float) {
                         *value = json!(float as i64);
                     }
                 }
