@@ -33,6 +33,9 @@ pub(super) async fn apply(
     let parting = actions.contains(&Action::RemoveFinalizer);
     let mut failures = Failures::default();
     for action in actions {
+        if failures.ends(action) {
+            break;
+        }
         if failures.skips(action) {
             continue;
         }
@@ -58,17 +61,22 @@ struct Failures {
 }
 
 impl Failures {
+    /// Whether nothing may follow: what comes after a revision may rest on it,
+    /// and it may rest on all before it.
+    const fn ends(&self, action: &Action) -> bool {
+        self.first.is_some() && matches!(action, Action::CreateRevision { .. })
+    }
+
     /// Whether an action rests on one that failed.
     fn skips(&self, action: &Action) -> bool {
         match action {
             Action::Apply { write } | Action::Replace { write } => {
                 !self.unwritten.is_disjoint(&write.config_maps)
             }
-            Action::CreateSnapshot { .. } | Action::Own { .. } => false,
+            Action::EnsureFinalizer | Action::CreateSnapshot { .. } | Action::Own { .. } => false,
             Action::WriteContents { tracked, .. } => self.unwritten.contains(&tracked.name),
             // They say that what was decided is done.
-            Action::EnsureFinalizer
-            | Action::RemoveFinalizer
+            Action::RemoveFinalizer
             | Action::DropAnnotation { .. }
             | Action::CreateRevision { .. }
             | Action::PruneRevisions { .. } => self.first.is_some(),
@@ -475,6 +483,15 @@ mod tests {
             let prune = Action::PruneRevisions { keep: vec![] };
             assert!(failures.skips(&prune) && failures.skips(&Action::RemoveFinalizer));
             assert!(failures.first.is_some());
+            let data = json!({"canon": 1, "spec": "", "components": []});
+            let data: crate::revision::RevisionData = serde_json::from_value(data).unwrap();
+            let revision = data.named("shop", "uid");
+            let create = Action::CreateRevision {
+                revision: Box::new(revision),
+                number: 1,
+            };
+            assert!(failures.ends(&create) && !Failures::default().ends(&create));
+            assert!(!failures.skips(&Action::EnsureFinalizer));
         }
         assert!(!Failures::default().skips(&write("cart", &["settings"])));
     }
