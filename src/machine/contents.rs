@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    Action, Scope, Workload, context::Context, desired::Obstacle, stable::REASSERTIONS, ways,
+    Action, Scope, Workload, context::Context, desired::Obstacle, restore::DEADLINE,
+    stable::REASSERTIONS, ways,
 };
 use crate::{
     api::{ABORT, CONFIG_DIGEST, Reason},
@@ -161,6 +162,10 @@ fn write(
             }
             continue;
         };
+        if source.unknown && deleting && is_overdue(ctx) {
+            // Rights that are lost must not hold it for ever either.
+            continue;
+        }
         if source.unknown {
             let text = format!("configmap {name} cannot be read now");
             return obstacle(Reason::TargetsMissing, text);
@@ -201,6 +206,14 @@ fn write(
         });
     }
     Ok(writes)
+}
+
+/// Whether the way back has taken longer than progress may.
+fn is_overdue(ctx: &Context<'_>) -> bool {
+    let plan = ctx.input.plan;
+    let deadline = plan.map_or(DEADLINE, |plan| plan.progress_deadline());
+    ctx.release()
+        .is_some_and(|release| ctx.since(&release.stage_since) >= deadline)
 }
 
 /// Whether a revision of this pass holds contents of a ConfigMap.

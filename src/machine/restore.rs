@@ -313,6 +313,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         return supersede(ctx);
     }
     if let Some(obstacle) = lost {
+        ctx.wake_in(SLOW);
         let mut text = format!("all others went back, but {}", obstacle.message);
         if ctx.input.world.plan.deleting {
             text.push_str(&format!(
