@@ -11,6 +11,12 @@ const THREADS: &str = "6";
 /// Variable by which the test harness takes it.
 const THREADS_VARIABLE: &str = "RUST_TEST_THREADS";
 
+/// Seed of the generated histories, so that a change is judged by itself and not
+/// by its luck; `cargo test --lib` explores.
+const SEED: &str = "1";
+/// Variable by which proptest takes it.
+const SEED_VARIABLE: &str = "PROPTEST_RNG_SEED";
+
 /// Runs `cargo test --workspace` with these further arguments.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     ui::step("tools");
@@ -19,6 +25,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let mut command = cargo::command(&["test", "--workspace"]);
     if std::env::var_os(THREADS_VARIABLE).is_none() {
         command.env(THREADS_VARIABLE, THREADS);
+    }
+    if std::env::var_os(SEED_VARIABLE).is_none() {
+        command.env(SEED_VARIABLE, SEED);
     }
     cargo::run(command.args(args))
 }

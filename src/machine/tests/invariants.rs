@@ -3,7 +3,7 @@
 use super::sim::Sim;
 use crate::{
     api::{Cause, ConditionType, ReleasePlanStatus, Stage},
-    fields::{canon, project},
+    fields::{FieldSet, canon, project},
     machine::{Action, Decision, TemplateWrite, World, context::is_complete},
     plan::{Target, abortable, is_lost, retryable, undoable},
     revision::{Frozen, Revision},
@@ -161,11 +161,14 @@ fn stable_means_proven(sim: &Sim, world: &World, decision: &Decision) {
         let Some(frozen) = stable.data.of(&scope.target) else {
             continue;
         };
-        let kept = old
-            .and_then(|old| old.data.of(&scope.target))
-            .is_some_and(|old| canon::equal(&old.template, &frozen.template));
+        let old = old.and_then(|old| old.data.of(&scope.target));
+        let kept = old.is_some_and(|old| canon::equal(&old.template, &frozen.template));
+        // From before the plan owned anything, what it owned until now is what
+        // had to come back; the rest is surroundings.
+        let left = old.filter(|_| scope.template.is_some() && frozen.fields.is_empty());
+        let fields = left.map(Frozen::touched).unwrap_or_default();
         let proven = observed.workload.as_ref().is_some_and(|workload| {
-            is_complete(workload) && looks_like(&workload.template, frozen)
+            is_complete(workload) && looks_like(&workload.template, frozen, &fields)
         });
         assert!(
             kept || proven,
@@ -175,11 +178,11 @@ fn stable_means_proven(sim: &Sim, world: &World, decision: &Decision) {
     }
 }
 
-fn looks_like(live: &serde_json::Value, frozen: &Frozen) -> bool {
-    if frozen.fields.is_empty() {
+fn looks_like(live: &serde_json::Value, frozen: &Frozen, left: &FieldSet) -> bool {
+    let fields = frozen.touched().union(left);
+    if fields.is_empty() {
         return canon::equal(live, &frozen.template);
     }
-    let fields = frozen.touched();
     canon::equal(&project(live, &fields), &project(&frozen.template, &fields))
 }
 
