@@ -11,6 +11,7 @@ async fn an_edit_of_a_config_map_is_a_difference_and_a_release_to_wait_for() {
     let scene = Scene::new("cli-config").await;
     let configs = Configs::of(&scene);
     configs.create("settings", "one").await;
+    configs.create("site", "one").await;
     scene
         .apply(&crate::configuration::deployment(
             "cart",
@@ -19,7 +20,7 @@ async fn an_edit_of_a_config_map_is_a_difference_and_a_release_to_wait_for() {
         ))
         .await;
     scene.apply(&deployment("web", "shop/web:1", 1)).await;
-    let followed = "  - workload: {kind: Deployment, name: web}\n    configMaps: [settings]\n";
+    let followed = "  - workload: {kind: Deployment, name: web}\n    configMaps: [site]\n";
     let components = [
         tracking("cart", "shop/cart:1", "settings"),
         followed.to_owned(),
@@ -33,17 +34,18 @@ async fn an_edit_of_a_config_map_is_a_difference_and_a_release_to_wait_for() {
 
     belay(&scene, &["pause", "shop"]).await.exits(0);
     configs.edit("settings", "two").await;
+    configs.edit("site", "two").await;
     let said = belay(&scene, &["diff", "shop"]).await.exits(1);
     for words in [
         "component cart: contents of configmap settings",
-        "component web: contents of configmap settings",
+        "component web: contents of configmap site",
         "-text: one",
         "+text: two",
     ] {
         assert!(said.stdout.contains(words), "{words}: {said:#?}");
     }
     let said = belay(&scene, &["diff", "shop", "--paths"]).await.exits(1);
-    let line = r#"web: configmap settings[text]: "one" → "two""#;
+    let line = r#"web: configmap site[text]: "one" → "two""#;
     assert!(said.stdout.contains(line), "{said:#?}");
 
     // Who may not read the contents is not told that there is no difference.
