@@ -1,6 +1,10 @@
 //! What can go wrong in a pass.
 
-use crate::{cluster::ApplyFailure, plan::Target, revision::RevisionError};
+use crate::{
+    cluster::{ApplyFailure, ConnectError},
+    plan::Target,
+    revision::RevisionError,
+};
 
 /// Why a pass did not come to its end. Every kind is retried; a conflict
 /// quietly, since it only means that something else was quicker.
@@ -70,6 +74,9 @@ pub enum ReconcileError {
         "the configmaps of the cluster are not known yet; may the operator list and watch them?"
     )]
     Unlisted,
+    /// There is no connection for a watch.
+    #[error("pods cannot be watched: {0}")]
+    Connect(#[from] ConnectError),
     /// The pass took too long.
     #[error("the pass did not end within {0:?}")]
     Timeout(std::time::Duration),

@@ -10,7 +10,9 @@ mod config_maps;
 mod error;
 mod events;
 mod heal;
+mod news;
 mod observe;
+mod pace;
 mod queue;
 mod reconcile;
 mod record;
@@ -23,7 +25,7 @@ mod watches;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::{
     api::{apps::v1::Deployment, core::v1::ConfigMap},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -60,6 +62,8 @@ struct Context {
     metrics: Metrics,
     plans: Store<StoredPlan>,
     queued: Arc<queue::Queued>,
+    pace: pace::Pace,
+    news: news::News,
     watches: watches::Watches,
     backoffs: backoff::Backoffs,
     conflicts: backoff::Backoffs,
@@ -73,7 +77,10 @@ struct Context {
 
 impl Context {
     /// Drops what is kept in memory of a plan that is gone.
-    fn forget(&self, uid: &str) {
+    fn forget(&self, plan: &StoredPlan) {
+        let uid = plan.metadata.uid.as_deref().unwrap_or_default();
+        self.pace.forget(&ObjectRef::from_obj(plan));
+        self.news.forget(uid);
         self.watches.stop(uid);
         self.backoffs.reset(uid);
         self.conflicts.reset(uid);
@@ -92,6 +99,7 @@ impl Context {
 pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
     let run::Context {
         client,
+        connections,
         metrics,
         clock,
         plans: known,
@@ -101,8 +109,10 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
     } = process;
     let (store, writer) = reflector::store();
     let (sender, receiver) = mpsc::channel(1024);
-    let (config_maps, changed) = config_maps::ConfigMaps::watch(&client);
-    let (watches, tasks) = watches::Watches::new(client.clone(), sender.clone());
+    // The watches that never end are apart from requests that come and go.
+    let seat = connections.seat()?;
+    let (config_maps, changed) = config_maps::ConfigMaps::watch(&seat.client());
+    let (watches, tasks) = watches::Watches::new(connections, client.clone(), sender.clone());
     let queued = Arc::new(queue::Queued::new(metrics.clone()));
     let context = Arc::new(Context {
         client: client.clone(),
@@ -110,6 +120,8 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         metrics: metrics.clone(),
         plans: store.clone(),
         queued: Arc::clone(&queued),
+        pace: pace::Pace::default(),
+        news: news::News::default(),
         watches,
         backoffs: backoff::Backoffs::default(),
         conflicts: backoff::Backoffs::default(),
@@ -121,11 +133,12 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         resync,
     });
     let (forgetful, sweeper) = (Arc::clone(&context), Arc::clone(&context));
+    let (reader, hasty) = (Arc::clone(&context), Arc::clone(&context));
     let (of_deployments, of_plans) = (store.clone(), store.clone());
     let (of_config_maps, queued_by_config_maps) = (store.clone(), Arc::clone(&queued));
-    let (queued_by_plans, queued_by_deployments) = (Arc::clone(&queued), Arc::clone(&queued));
+    let (queued_by_deployments, gone) = (Arc::clone(&queued), queued);
     let plans = watcher(
-        Api::<StoredPlan>::all(client.clone()),
+        Api::<StoredPlan>::all(seat.client()),
         watcher::Config::default(),
     )
     .default_backoff()
@@ -136,11 +149,9 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         // this one to let go of a workload sees it gone.
         metrics.set_plans(phases(&of_plans));
         if let Ok(watcher::Event::Apply(plan) | watcher::Event::Delete(plan)) = event {
-            if matches!(event, Ok(watcher::Event::Apply(_))) {
-                queued_by_plans.add(&ObjectRef::from_obj(plan));
-            } else {
+            if matches!(event, Ok(watcher::Event::Delete(_))) {
                 // However it went: nothing of it is kept.
-                forgetful.forget(plan.metadata.uid.as_deref().unwrap_or_default());
+                forgetful.forget(plan);
             }
             for waiting in waiting_beside(&of_plans, plan) {
                 if sender.try_send(waiting).is_err() {
@@ -149,17 +160,28 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
             }
         }
     })
-    .applied_objects();
-    let (queued_by_watches, gone) = (Arc::clone(&queued), queued);
+    .applied_objects()
+    .try_filter(move |plan| {
+        let news = reader.news.is_news(plan);
+        if news {
+            let plan = ObjectRef::from_obj(plan);
+            reader.pace.hurry(&plan);
+            reader.queued.add(&plan);
+        }
+        std::future::ready(news)
+    });
     let triggers = futures::stream::unfold(receiver, async |mut receiver| {
         receiver.recv().await.map(|plan| (plan, receiver))
     })
-    .inspect(move |plan| queued_by_watches.add(plan));
+    .inspect(move |plan| {
+        hasty.pace.hurry(plan);
+        hasty.queued.add(plan);
+    });
     let synced = store.clone();
     let controller = Controller::for_stream(plans, store)
         .with_config(controller::Config::default().concurrency(CONCURRENCY))
         .watches(
-            Api::<PartialObjectMeta<Deployment>>::all(client.clone()),
+            Api::<PartialObjectMeta<Deployment>>::all(seat.client()),
             watcher::Config::default(),
             move |deployment| {
                 let target = Target {

@@ -1,6 +1,10 @@
 //! Reads what a decision needs, and nothing more.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::future::{join_all, try_join_all};
 use k8s_openapi::{
@@ -14,6 +18,7 @@ use super::{
     error::judged,
     revisions,
     trials::{Answer, Question},
+    watches::Watched,
 };
 use crate::{
     api::{
@@ -34,6 +39,10 @@ struct Live {
     /// Digest of who owns which of its fields.
     ownership: String,
     selector: String,
+    /// Time for which a pod has to be ready to count as available.
+    min_ready: Duration,
+    /// Whether it says that pods cannot be created.
+    refusing: bool,
 }
 
 /// Reads the world around a plan.
@@ -68,7 +77,7 @@ pub(super) async fn observe(
         Vec::new()
     };
 
-    watch(ctx, stored, &facts.uid, &scope, &mut live, needs.pods);
+    watch(ctx, stored, &scope, &mut live, needs.pods).await?;
     let revisions: BTreeMap<String, Arc<Revision>> =
         loaded.into_iter().map(|r| (r.name.clone(), r)).collect();
     let resting = status.release.is_none();
@@ -246,27 +255,41 @@ pub(super) async fn is_terminating(
 }
 
 /// Keeps the watches on pods while they are needed, and adds what they say.
-fn watch(
+async fn watch(
     ctx: &Context,
     stored: &StoredPlan,
-    uid: &str,
     scope: &[Scope],
     live: &mut [Option<Live>],
     needed: bool,
-) {
+) -> Result<(), ReconcileError> {
+    let uid = stored.metadata.uid.as_deref().unwrap_or_default();
     if !needed {
-        return ctx.watches.stop(uid);
+        ctx.watches.stop(uid);
+        return Ok(());
     }
+    let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
     let plan = ObjectRef::from_obj(stored);
-    for (scope, live) in scope.iter().zip(live) {
-        let Some(live) = live else { continue };
-        ctx.watches
-            .ensure(&plan, uid, &scope.target, &live.selector);
-        let workload = &mut live.workload;
-        workload.new_pods =
-            ctx.watches
-                .new_pods(uid, &scope.target, &workload.uid, &workload.template);
-    }
+    let looks = scope.iter().zip(live).map(async |(scope, live)| {
+        let Some(live) = live else { return Ok(()) };
+        let watched = Watched {
+            uid,
+            namespace,
+            target: &scope.target,
+            selector: &live.selector,
+            min_ready: live.min_ready,
+            refusing: live.refusing,
+        };
+        ctx.watches.ensure(&plan, &watched)?;
+        let now = ctx.clock.now();
+        let digest = canon::digest(&live.workload.template);
+        let said = ctx
+            .watches
+            .new_pods(&watched, &live.workload, digest, now)
+            .await?;
+        live.workload.new_pods = said;
+        Ok(())
+    });
+    try_join_all(looks).await.map(drop)
 }
 
 /// Reads a workload without a typed round trip, so that fields of its template
@@ -332,6 +355,8 @@ fn live(target: &Target, object: &DynamicObject) -> Result<Live, ReconcileError>
         snapshot,
         ownership: ownership_digest(entries),
         selector: selector(data),
+        min_ready: seconds(data.pointer("/spec/minReadySeconds")),
+        refusing: refuses(data),
     })
 }
 
@@ -373,6 +398,19 @@ fn managers(entries: &[ManagedFieldsEntry]) -> Vec<String> {
         .map(|(_, manager)| manager)
         .take(1)
         .collect()
+}
+
+fn seconds(value: Option<&Value>) -> Duration {
+    Duration::from_secs(value.and_then(Value::as_u64).unwrap_or_default())
+}
+
+/// Whether a Deployment says of any of its ReplicaSets that it makes no pods.
+fn refuses(data: &Value) -> bool {
+    let conditions = data.pointer("/status/conditions").and_then(Value::as_array);
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "ReplicaFailure" && condition["status"] == "True")
 }
 
 fn selector(data: &Value) -> String {

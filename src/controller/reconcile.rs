@@ -42,7 +42,11 @@ pub(super) async fn reconcile(
     ctx: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
     let started = Instant::now();
-    ctx.queued.remove(&ObjectRef::from_obj(plan.as_ref()));
+    let reference = ObjectRef::from_obj(plan.as_ref());
+    ctx.queued.remove(&reference);
+    if let Err(wait) = ctx.pace.begin(&reference, started) {
+        return Ok(Action::requeue(wait));
+    }
     let guarded = AssertUnwindSafe(tokio::time::timeout(LIMIT, pass(&plan, &ctx))).catch_unwind();
     let outcome = match guarded.await {
         Ok(Ok(outcome)) => outcome,
@@ -54,18 +58,22 @@ pub(super) async fn reconcile(
         outcome.as_ref().is_err_and(|e| !e.is_conflict()),
     );
     let uid = plan.metadata.uid.clone().unwrap_or_default();
-    match outcome {
-        Ok(action) => {
+    let wake = match outcome {
+        Ok(Wake::Never) => {
+            ctx.forget(&plan);
+            return Ok(Action::await_change());
+        }
+        Ok(Wake::After(wake)) => {
             ctx.backoffs.reset(&uid);
             ctx.conflicts.reset(&uid);
-            Ok(action)
+            wake
         }
         Err(error) if error.is_conflict() => {
             tracing::debug!(%error, "read again");
             // The first is the usual race; a writer who never lets us through
             // must not be answered at full speed.
             let wait = ctx.conflicts.failed(&uid, Instant::now(), u32::MAX);
-            Ok(Action::requeue(wait.delay.max(AFTER_CONFLICT)))
+            wait.delay.max(AFTER_CONFLICT)
         }
         Err(error) => {
             let most = Plan::parse(&plan.spec).map_or(MAX_RETRIES, |plan| plan.max_retries());
@@ -74,9 +82,18 @@ pub(super) async fn reconcile(
             if wait.stalled {
                 report(&ctx, &plan, &error, most).await;
             }
-            Ok(Action::requeue(wait.delay))
+            wait.delay
         }
-    }
+    };
+    ctx.pace.end(&reference, Instant::now(), Some(wake));
+    Ok(Action::requeue(wake))
+}
+
+/// When to look at a plan again without being woken by a change.
+enum Wake {
+    /// It is gone.
+    Never,
+    After(Duration),
 }
 
 fn said(panic: &(dyn std::any::Any + Send)) -> String {
@@ -85,7 +102,7 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_else(|| "panic".to_owned())
 }
 
-async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileError> {
+async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Wake, ReconcileError> {
     let name = cached.name_any();
     let namespace = cached.namespace().unwrap_or_default();
     let api = Api::<StoredPlan>::namespaced(ctx.client.clone(), &namespace);
@@ -97,8 +114,7 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileErr
         .await
         .map_err(ReconcileError::api(doing))?
     else {
-        ctx.forget(cached.metadata.uid.as_deref().unwrap_or_default());
-        return Ok(Action::await_change());
+        return Ok(Wake::Never);
     };
     if let Some(fault) = plan.status_fault.take() {
         return Err(ReconcileError::Status { name, fault });
@@ -125,15 +141,14 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Action, ReconcileErr
     let decision = carry_out(ctx, &mut plan, parsed, &status, &mut world).await?;
     if decision.actions.contains(&machine::Action::RemoveFinalizer) {
         events::tell(ctx, &plan, &decision.events).await;
-        ctx.forget(&world.plan.uid);
-        return Ok(Action::await_change());
+        return Ok(Wake::Never);
     }
     let put_off = record::record(ctx, &plan, &decision.status).await?;
     log(&plan, &decision);
     count(ctx, &status, &decision.status);
     events::tell(ctx, &plan, &decision.events).await;
     let wake = [decision.wake, put_off, again].into_iter().flatten().min();
-    Ok(Action::requeue(wake.unwrap_or(ctx.resync).min(ctx.resync)))
+    Ok(Wake::After(wake.unwrap_or(ctx.resync).min(ctx.resync)))
 }
 
 /// When to look again at ConfigMaps that could not be read; none if all were.

@@ -81,7 +81,7 @@ pub(super) async fn record(
 }
 
 /// The status without what only tells how far a stage is.
-fn without_progress(status: &ReleasePlanStatus) -> ReleasePlanStatus {
+pub(super) fn without_progress(status: &ReleasePlanStatus) -> ReleasePlanStatus {
     let mut status = status.clone();
     status.step = None;
     for component in &mut status.components {

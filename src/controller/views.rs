@@ -1,14 +1,12 @@
 //! Pods and ReplicaSets as far as a verdict needs them, trimmed while they are
 //! decoded, and what they say about the new template.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use k8s_openapi::{
-    api::{
-        apps::v1::{ReplicaSet, ReplicaSetCondition},
-        core::v1::{ContainerStatus, Pod},
-    },
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+    api::{apps::v1::ReplicaSet, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+    jiff::Timestamp,
 };
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
@@ -20,24 +18,31 @@ use crate::{
     machine::{NewPods, PodFault},
 };
 
-/// A ReplicaSet: whose it is, which template it has and how its pods are.
+/// A ReplicaSet: whose it is, which template it has and why it makes no pods.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct ReplicaSetView {
     #[serde(default)]
     pub(super) metadata: ObjectMeta,
     #[serde(rename = "spec", default, deserialize_with = "template_digest")]
-    pub(super) digest: String,
+    digest: String,
     #[serde(default)]
     status: ReplicaSetViewStatus,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct ReplicaSetViewStatus {
     #[serde(default)]
-    available_replicas: i32,
-    #[serde(default)]
-    conditions: Vec<ReplicaSetCondition>,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "camelCase")]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    message: Option<String>,
+    last_transition_time: Option<Time>,
 }
 
 /// A pod: whose it is and how its containers are.
@@ -53,9 +58,54 @@ pub(super) struct PodView {
 #[serde(rename_all = "camelCase")]
 struct PodViewStatus {
     #[serde(default)]
-    container_statuses: Vec<ContainerStatus>,
+    phase: String,
+    #[serde(rename = "conditions", default, deserialize_with = "readiness")]
+    ready: Option<Condition>,
     #[serde(default)]
-    init_container_statuses: Vec<ContainerStatus>,
+    container_statuses: Vec<Container>,
+    #[serde(default)]
+    init_container_statuses: Vec<Container>,
+}
+/// A container's status as far as a verdict needs it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Container {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    restart_count: i32,
+    #[serde(default)]
+    state: State,
+    #[serde(default)]
+    last_state: State,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct State {
+    waiting: Option<Waiting>,
+    terminated: Option<Terminated>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Waiting {
+    #[serde(default)]
+    reason: String,
+    message: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Terminated {
+    #[serde(default)]
+    exit_code: i32,
+    reason: Option<String>,
+}
+
+/// Of the conditions of a pod, whether it is ready.
+fn readiness<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Condition>, D::Error> {
+    let conditions = Option::<Vec<Condition>>::deserialize(input)?;
+    let mut conditions = conditions.into_iter().flatten();
+    Ok(conditions.find(|condition| condition.kind == "Ready"))
 }
 
 /// Digest of the template without the label that the Deployment's controller
@@ -119,102 +169,131 @@ macro_rules! view_of {
 view_of!(ReplicaSetView, ReplicaSet);
 view_of!(PodView, Pod);
 
-/// What the pods of a Deployment's live template say. Pods of older templates
-/// and pods that are going do not count.
-pub(super) fn new_pods<'a>(
+/// The ReplicaSet of a Deployment that has a template.
+pub(super) fn set_of<'a>(
     deployment_uid: &str,
-    live_template: &Value,
-    replica_sets: impl Iterator<Item = &'a ReplicaSetView>,
+    template: &Value,
+    mut sets: impl Iterator<Item = &'a ReplicaSetView>,
+) -> Option<&'a ReplicaSetView> {
+    let wanted = canon::digest(template);
+    sets.find(|set| set.digest == wanted && owner(&set.metadata, |o| o.uid == deployment_uid))
+}
+
+/// Why a ReplicaSet cannot make more pods, if that is so.
+pub(super) fn refused(set: &ReplicaSetView) -> Option<String> {
+    let failure = set
+        .status
+        .conditions
+        .iter()
+        .find(|condition| condition.kind == "ReplicaFailure" && condition.status == "True");
+    failure.map(|c| c.message.clone().unwrap_or_else(|| "no message".to_owned()))
+}
+
+/// Whether a pod belongs to the ReplicaSet of this name. A set that somebody
+/// deletes comes back under its name, not with its uid.
+pub(super) fn is_of(set: &str, pod: &PodView) -> bool {
+    owner(&pod.metadata, |o| o.kind == "ReplicaSet" && o.name == set)
+}
+
+/// What the pods of the ReplicaSet of this name say; pods that are going do not
+/// count. A pod is available once it has been ready for `min_ready`.
+pub(super) fn new_pods<'a>(
+    set: &str,
+    refused: Option<String>,
+    min_ready: Duration,
+    now: Timestamp,
     pods: impl Iterator<Item = &'a PodView>,
 ) -> NewPods {
-    let live = canon::digest(live_template);
-    let Some(current) = replica_sets
-        .filter(|set| is_owned(&set.metadata, deployment_uid))
-        .find(|set| set.digest == live)
-    else {
-        return NewPods::default();
-    };
-    let uid = current.metadata.uid.as_deref().unwrap_or_default();
-    let mut faults: Vec<PodFault> = pods
-        .filter(|pod| pod.metadata.deletion_timestamp.is_none() && is_owned(&pod.metadata, uid))
-        .flat_map(faults)
+    let pods: Vec<_> = pods
+        .filter(|pod| pod.metadata.deletion_timestamp.is_none() && is_of(set, pod))
         .collect();
+    let available = pods.iter().filter(|pod| is_available(pod, min_ready, now));
+    let available = i32::try_from(available.count()).unwrap_or(i32::MAX);
+    let mut faults: Vec<PodFault> = pods.iter().copied().flat_map(faults).collect();
     faults.sort_by(|a, b| {
         let rank = |fault: &PodFault| (fault.cause.is_none(), -fault.restarts);
         rank(a).cmp(&rank(b)).then_with(|| a.pod.cmp(&b.pod))
     });
     faults.truncate(5);
-    let failure = current
-        .status
-        .conditions
-        .iter()
-        .find(|condition| condition.type_ == "ReplicaFailure" && condition.status == "True");
     NewPods {
-        available: current.status.available_replicas,
-        refused: failure.map(|c| c.message.clone().unwrap_or_else(|| "no message".to_owned())),
+        available,
+        refused,
         faults,
     }
 }
 
-fn is_owned(meta: &ObjectMeta, uid: &str) -> bool {
-    let owners = meta.owner_references.as_deref().unwrap_or_default();
-    owners.iter().any(|owner: &OwnerReference| owner.uid == uid)
+fn is_available(pod: &PodView, min_ready: Duration, now: Timestamp) -> bool {
+    let status = &pod.status;
+    let ended = matches!(status.phase.as_str(), "Succeeded" | "Failed");
+    let ready = status.ready.as_ref().filter(|ready| ready.status == "True");
+    !ended
+        && ready.is_some_and(|ready| {
+            let since = ready.last_transition_time.as_ref();
+            min_ready.is_zero()
+                || since.is_some_and(|since| {
+                    Duration::try_from(now.duration_since(since.0))
+                        .is_ok_and(|passed| passed >= min_ready)
+                })
+        })
+}
+
+fn owner(meta: &ObjectMeta, is: impl Fn(&OwnerReference) -> bool) -> bool {
+    meta.owner_references.iter().flatten().any(is)
+}
+
+/// What may end a release: the restarts of each container, and a cause that the
+/// kubelet names. As long as it is the same, the pod says nothing new.
+pub(super) fn alarm(pod: &PodView) -> Vec<(i32, Option<Cause>)> {
+    let containers = containers(pod).map(|c| (c.restart_count, cause(c)));
+    containers
+        .filter(|(restarts, cause)| *restarts > 0 || cause.is_some())
+        .collect()
+}
+
+fn containers(pod: &PodView) -> impl Iterator<Item = &Container> {
+    let status = &pod.status;
+    status
+        .init_container_statuses
+        .iter()
+        .chain(&status.container_statuses)
+}
+
+/// A first failed pull (`ErrImagePull`) and a first crash are not yet causes:
+/// registries and dependencies come back.
+fn cause(container: &Container) -> Option<Cause> {
+    match container.state.waiting.as_ref()?.reason.as_str() {
+        "ImagePullBackOff" => Some(Cause::ImagePullBackOff),
+        "InvalidImageName" => Some(Cause::InvalidImageName),
+        "CreateContainerConfigError" => Some(Cause::CreateContainerConfigError),
+        _ => None,
+    }
 }
 
 fn faults(pod: &PodView) -> impl Iterator<Item = PodFault> {
-    let name = pod.metadata.name.clone().unwrap_or_default();
-    let statuses = pod
-        .status
-        .init_container_statuses
-        .iter()
-        .chain(&pod.status.container_statuses);
-    statuses.filter_map(move |status| {
-        let waiting = status
-            .state
-            .as_ref()
-            .and_then(|state| state.waiting.as_ref());
-        let reason = waiting
-            .and_then(|waiting| waiting.reason.clone())
-            .unwrap_or_default();
-        // A first failed pull (ErrImagePull) and a first crash are not yet
-        // reasons: registries and dependencies come back.
-        let cause = match reason.as_str() {
-            "ImagePullBackOff" => Some(Cause::ImagePullBackOff),
-            "InvalidImageName" => Some(Cause::InvalidImageName),
-            "CreateContainerConfigError" => Some(Cause::CreateContainerConfigError),
-            _ => None,
-        };
-        if cause.is_none() && status.restart_count == 0 && reason.is_empty() {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    containers(pod).filter_map(|container| {
+        let waiting = container.state.waiting.as_ref();
+        let reason = waiting.map_or("", |waiting| waiting.reason.as_str());
+        let cause = cause(container);
+        if cause.is_none() && container.restart_count == 0 && reason.is_empty() {
             return None;
         }
-        let ended = status
-            .last_state
-            .as_ref()
-            .and_then(|state| state.terminated.as_ref());
-        let ended = ended.or_else(|| status.state.as_ref().and_then(|s| s.terminated.as_ref()));
-        let mut message = reason;
-        if let Some(text) = waiting.and_then(|waiting| waiting.message.as_deref()) {
-            message = if message.is_empty() {
-                text.to_owned()
-            } else {
-                format!("{message}: {text}")
-            };
-        }
-        if let Some(ended) = ended {
+        let message = waiting.and_then(|waiting| waiting.message.as_deref());
+        let waits = [Some(reason).filter(|reason| !reason.is_empty()), message];
+        let waits = waits.into_iter().flatten().collect::<Vec<_>>().join(": ");
+        let states = [&container.last_state, &container.state];
+        let ended = states.iter().find_map(|state| state.terminated.as_ref());
+        let ended = ended.map(|ended| {
             let why = ended.reason.as_deref().unwrap_or("ended");
-            let text = format!("last exit code {} ({why})", ended.exit_code);
-            message = if message.is_empty() {
-                text
-            } else {
-                format!("{message}, {text}")
-            };
-        }
+            format!("last exit code {} ({why})", ended.exit_code)
+        });
+        let said = [Some(waits).filter(|waits| !waits.is_empty()), ended];
         Some(PodFault {
-            pod: name.clone(),
-            container: status.name.clone(),
-            restarts: status.restart_count,
+            pod: name.to_owned(),
+            container: container.name.clone(),
+            restarts: container.restart_count,
             cause,
-            message,
+            message: said.into_iter().flatten().collect::<Vec<_>>().join(", "),
         })
     })
 }
@@ -224,44 +303,62 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn set(name: &str, image: &str, available: i32) -> ReplicaSetView {
+    fn template(image: &str) -> Value {
+        json!({"metadata": {"labels": {"app": "cart"}},
+               "spec": {"containers": [{"name": "app", "image": image}]}})
+    }
+
+    fn set(name: &str, image: &str, conditions: Value) -> ReplicaSetView {
+        let mut template = template(image);
+        template["metadata"]["labels"]["pod-template-hash"] = json!(name);
         serde_json::from_value(json!({
             "metadata": {"name": name, "uid": name, "ownerReferences": [
                 {"apiVersion": "apps/v1", "kind": "Deployment", "name": "cart", "uid": "d"}]},
-            "spec": {"template": {
-                "metadata": {"labels": {"app": "cart", "pod-template-hash": name}},
-                "spec": {"containers": [{"name": "app", "image": image}]}}},
-            "status": {"replicas": 3, "availableReplicas": available}
+            "spec": {"template": template},
+            "status": {"replicas": 3, "conditions": conditions}
         }))
         .unwrap()
     }
 
-    fn pod(name: &str, owner: &str, state: Value) -> PodView {
+    fn pod(name: &str, owner: &str, status: Value) -> PodView {
         serde_json::from_value(json!({
             "metadata": {"name": name, "ownerReferences": [
-                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner}]},
-            "status": {"containerStatuses": [state]}
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": "of-old"}]},
+            "status": status
         }))
         .unwrap()
     }
 
     fn waiting(reason: &str, restarts: i32) -> Value {
-        json!({"name": "app", "ready": false, "restartCount": restarts, "image": "x", "imageID": "",
-               "state": {"waiting": {"reason": reason, "message": "back-off"}},
-               "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}})
+        json!({"containerStatuses": [
+            {"name": "app", "ready": false, "restartCount": restarts, "image": "x", "imageID": "",
+             "state": {"waiting": {"reason": reason, "message": "back-off"}},
+             "lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}}]})
+    }
+
+    fn ready(since: &str) -> Value {
+        json!({"phase": "Running", "conditions": [
+            {"type": "PodScheduled", "status": "True"},
+            {"type": "Ready", "status": "True", "lastTransitionTime": since}]})
+    }
+
+    const NOW: &str = "2026-01-01T00:01:00Z";
+
+    fn said(min_ready: u64, pods: &[PodView]) -> NewPods {
+        let min_ready = Duration::from_secs(min_ready);
+        new_pods("new", None, min_ready, NOW.parse().unwrap(), pods.iter())
     }
 
     #[test]
     fn only_pods_of_the_live_template_count() {
-        let live = json!({"metadata": {"labels": {"app": "cart"}},
-                          "spec": {"containers": [{"name": "app", "image": "cart:2"}]}});
-        let sets = [set("old", "cart:1", 3), set("new", "cart:2", 1)];
         let pods = [
             pod("old-1", "old", waiting("CrashLoopBackOff", 9)),
+            pod("old-2", "old", ready(NOW)),
             pod("new-1", "new", waiting("CrashLoopBackOff", 2)),
             pod("new-2", "new", waiting("ImagePullBackOff", 0)),
+            pod("new-3", "new", ready(NOW)),
         ];
-        let seen = new_pods("d", &live, sets.iter(), pods.iter());
+        let seen = said(0, &pods);
         assert_eq!(seen.available, 1);
         let names: Vec<_> = seen
             .faults
@@ -276,23 +373,67 @@ mod tests {
             ],
             "worst first"
         );
-        assert!(
-            seen.faults[1].message.contains("last exit code 1"),
-            "{}",
-            seen.faults[1].message
+        assert_eq!(
+            seen.faults[1].message,
+            "CrashLoopBackOff: back-off, last exit code 1 (Error)"
         );
     }
 
     #[test]
+    fn a_pod_is_available_once_it_was_ready_for_long_enough() {
+        let mut going = pod("going", "new", ready("2026-01-01T00:00:00Z"));
+        going.metadata.deletion_timestamp = Some(Time(NOW.parse().unwrap()));
+        let mut unready = ready("2026-01-01T00:00:00Z");
+        unready["conditions"][1]["status"] = json!("False");
+        let mut done = ready("2026-01-01T00:00:00Z");
+        done["phase"] = json!("Succeeded");
+        let pods = [
+            pod("long", "new", ready("2026-01-01T00:00:00Z")),
+            pod("since-now", "new", ready(NOW)),
+            pod("ahead", "new", ready("2026-01-01T00:01:09Z")),
+            pod("unready", "new", unready),
+            pod("done", "new", done),
+            pod("no-status", "new", json!({})),
+            going,
+        ];
+        assert_eq!(said(0, &pods).available, 3);
+        assert_eq!(said(60, &pods).available, 1);
+        assert_eq!(said(61, &pods).available, 0);
+    }
+
+    #[test]
+    fn the_set_of_a_template_is_found_and_why_it_makes_no_pods() {
+        let failure = json!([{"type": "ReplicaFailure", "status": "True", "message": "quota"}]);
+        let sets = [
+            set("old", "cart:1", failure.clone()),
+            set("new", "cart:2", failure),
+            set("fine", "cart:3", json!([])),
+        ];
+        let found = |uid: &str, image: &str| {
+            let set = set_of(uid, &template(image), sets.iter())?;
+            Some((set.metadata.name.clone()?, refused(set)))
+        };
+        let quota = Some("quota".to_owned());
+        assert_eq!(found("d", "cart:2"), Some(("new".to_owned(), quota)));
+        assert_eq!(found("d", "cart:3"), Some(("fine".to_owned(), None)));
+        assert_eq!(found("d", "cart:4"), None);
+        assert_eq!(found("other", "cart:2"), None);
+    }
+
+    #[test]
     fn a_first_failed_pull_is_not_yet_a_cause() {
-        let live = json!({"metadata": {"labels": {"app": "cart"}},
-                          "spec": {"containers": [{"name": "app", "image": "cart:2"}]}});
-        let sets = [set("new", "cart:2", 0)];
         let pods = [pod("new-1", "new", waiting("ErrImagePull", 0))];
-        let seen = new_pods("d", &live, sets.iter(), pods.iter());
-        assert_eq!(
-            seen.faults.iter().map(|f| f.cause).collect::<Vec<_>>(),
-            [None]
-        );
+        let causes: Vec<_> = said(0, &pods).faults.iter().map(|f| f.cause).collect();
+        assert_eq!(causes, [None]);
+    }
+
+    #[test]
+    fn only_restarts_and_causes_are_an_alarm() {
+        let alarm = |status: Value| alarm(&pod("new-1", "new", status));
+        assert_eq!(alarm(ready(NOW)), []);
+        assert_eq!(alarm(waiting("ContainerCreating", 0)), []);
+        assert_eq!(alarm(waiting("CrashLoopBackOff", 2)), [(2, None)]);
+        let pull = Some(Cause::ImagePullBackOff);
+        assert_eq!(alarm(waiting("ImagePullBackOff", 0)), [(0, pull)]);
     }
 }

@@ -1,16 +1,21 @@
-//! Watches on pods and ReplicaSets, for as long as a release runs.
+//! Watches on pods, for as long as a release runs.
 //!
 //! An idle plan has none. Each watch is a task of its own; all of them are
-//! owned by [`Watches::run`], which the supervisor owns.
+//! owned by [`Watches::run`], which the supervisor owns. Which ReplicaSet the new
+//! pods belong to is looked up once for each template: a watch on ReplicaSets
+//! would be one more connection for each component, to hear nothing else.
 
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use futures::{StreamExt as _, future::BoxFuture};
+use k8s_openapi::jiff::Timestamp;
 use kube::{
-    Api, Client, Resource,
+    Api, Client, ResourceExt as _,
+    api::ListParams,
     runtime::{
         WatchStreamExt as _,
         reflector::{self, ObjectRef, Store},
@@ -20,112 +25,140 @@ use kube::{
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::views::{PodView, ReplicaSetView, new_pods, trim};
-use crate::{api::StoredPlan, machine::NewPods, plan::Target};
+use super::{
+    ReconcileError,
+    views::{self, PodView, ReplicaSetView},
+};
+use crate::{
+    api::{Cause, StoredPlan},
+    cluster::Connections,
+    machine::{NewPods, Workload},
+    plan::Target,
+};
 
 /// All watches of running releases.
 pub(super) struct Watches {
+    connections: Connections,
     client: Client,
     entries: Mutex<HashMap<String, HashMap<Target, Entry>>>,
     tasks: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
-    triggers: mpsc::Sender<ObjectRef<StoredPlan>>,
+    alarms: mpsc::Sender<ObjectRef<StoredPlan>>,
 }
 
 struct Entry {
     selector: String,
     pods: Store<PodView>,
-    sets: Store<ReplicaSetView>,
+    set: Option<Set>,
     _stop: DropGuard,
+}
+
+/// The ReplicaSet that was last found for a component.
+#[derive(Clone)]
+struct Set {
+    name: String,
+    of: Template,
+}
+
+/// A template of a Deployment.
+#[derive(Clone, PartialEq, Eq)]
+struct Template {
+    deployment_uid: String,
+    digest: String,
+}
+
+/// What is watched of a component beside its workload.
+pub(super) struct Watched<'a> {
+    pub(super) uid: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) target: &'a Target,
+    /// Selects its pods.
+    pub(super) selector: &'a str,
+    /// Time for which its pods have to be ready to count as available.
+    pub(super) min_ready: Duration,
+    /// Whether the Deployment says that pods cannot be created.
+    pub(super) refusing: bool,
 }
 
 /// Tasks to be run by [`run`].
 pub(super) type Tasks = mpsc::UnboundedReceiver<BoxFuture<'static, ()>>;
 
 impl Watches {
-    /// No watches yet; every event of a later one is sent to `triggers`.
+    /// No watches yet; whose pods get into trouble later is sent to `alarms`.
     pub(super) fn new(
+        connections: Connections,
         client: Client,
-        triggers: mpsc::Sender<ObjectRef<StoredPlan>>,
+        alarms: mpsc::Sender<ObjectRef<StoredPlan>>,
     ) -> (Self, Tasks) {
         let (tasks, receiver) = mpsc::unbounded_channel();
         (
             Self {
+                connections,
                 client,
                 entries: Mutex::default(),
                 tasks,
-                triggers,
+                alarms,
             },
             receiver,
         )
     }
 
-    /// Watches the pods that `selector` selects for a component of a plan,
-    /// unless that is done already.
+    /// Watches the pods of a component of a plan, unless that is done already.
+    ///
+    /// # Errors
+    /// If there can be no connection to watch on.
     pub(super) fn ensure(
         &self,
         plan: &ObjectRef<StoredPlan>,
-        uid: &str,
-        target: &Target,
-        selector: &str,
-    ) {
+        of: &Watched<'_>,
+    ) -> Result<(), ReconcileError> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan_entries = entries.entry(uid.to_owned()).or_default();
+        let plan_entries = entries.entry(of.uid.to_owned()).or_default();
         if plan_entries
-            .get(target)
-            .is_some_and(|entry| entry.selector == selector)
+            .get(of.target)
+            .is_some_and(|entry| entry.selector == of.selector)
         {
-            return;
+            return Ok(());
         }
-        let namespace = plan.namespace.as_deref().unwrap_or_default();
         let stop = CancellationToken::new();
-        let pods = self.start::<PodView>(namespace, selector, plan, &stop);
-        let sets = self.start::<ReplicaSetView>(namespace, selector, plan, &stop);
         let entry = Entry {
-            selector: selector.to_owned(),
-            pods,
-            sets,
+            selector: of.selector.to_owned(),
+            pods: self.start(plan, of, &stop)?,
+            set: None,
             _stop: stop.drop_guard(),
         };
-        plan_entries.insert(target.clone(), entry);
+        plan_entries.insert(of.target.clone(), entry);
+        Ok(())
     }
 
-    fn start<K>(
+    fn start(
         &self,
-        namespace: &str,
-        selector: &str,
         plan: &ObjectRef<StoredPlan>,
+        of: &Watched<'_>,
         stop: &CancellationToken,
-    ) -> Store<K>
-    where
-        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + serde::de::DeserializeOwned
-            + Send
-            + Sync
-            + 'static,
-    {
-        let api = Api::<K>::namespaced(self.client.clone(), namespace);
+    ) -> Result<Store<PodView>, ReconcileError> {
+        let seat = self.connections.seat()?;
+        let api = Api::<PodView>::namespaced(seat.client(), of.namespace);
         let (store, writer) = reflector::store();
-        let (plan, triggers, stop) = (plan.clone(), self.triggers.clone(), stop.clone());
-        let stream = watcher(api, watcher::Config::default().labels(selector))
+        let (plan, alarms, stop) = (plan.clone(), self.alarms.clone(), stop.clone());
+        let stream = watcher(api, watcher::Config::default().labels(of.selector))
             .default_backoff()
-            .modify(|object| trim(object.meta_mut()))
+            .modify(|pod| views::trim(&mut pod.metadata))
             .reflect(writer);
         let task = async move {
+            let _seat = seat;
             let mut stream = std::pin::pin!(stream);
+            let mut known = Alarms::default();
             loop {
                 tokio::select! {
                     () = stop.cancelled() => return,
                     event = stream.next() => match event {
-                        Some(Ok(watcher::Event::Init | watcher::Event::InitApply(_))) => {}
-                        Some(Ok(_)) => {
-                            if triggers.send(plan.clone()).await.is_err() {
+                        Some(Ok(event)) => {
+                            if known.is_news(&event) && alarms.send(plan.clone()).await.is_err() {
                                 return;
                             }
                         }
                         Some(Err(error)) => {
-                            tracing::warn!(%plan, kind = %K::kind(&()), %error, "watch of a release failed and is tried again");
+                            tracing::warn!(%plan, %error, "watch of the pods of a release failed and is tried again");
                         }
                         None => return,
                     },
@@ -134,7 +167,7 @@ impl Watches {
         };
         // The receiver is gone only while the process ends.
         let _ = self.tasks.send(Box::pin(task));
-        store
+        Ok(store)
     }
 
     /// Ends the watches of a plan.
@@ -145,29 +178,122 @@ impl Watches {
             .remove(uid);
     }
 
-    /// What the pods of a component say; none until the first full list is in.
-    pub(super) fn new_pods(
+    /// What the pods of a component say at `now`; none until the first full list
+    /// is in.
+    ///
+    /// # Errors
+    /// If the ReplicaSets have to be read and cannot be.
+    pub(super) async fn new_pods(
         &self,
-        uid: &str,
-        target: &Target,
-        deployment_uid: &str,
-        template: &serde_json::Value,
-    ) -> Option<NewPods> {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = entries.get(uid)?.get(target)?;
-        if !is_ready(&entry.pods) || !is_ready(&entry.sets) {
-            return None;
-        }
-        let (sets, pods) = (entry.sets.state(), entry.pods.state());
-        let sets = sets.iter().map(AsRef::as_ref);
+        of: &Watched<'_>,
+        workload: &Workload,
+        template_digest: String,
+        now: Timestamp,
+    ) -> Result<Option<NewPods>, ReconcileError> {
+        let Some((pods, known)) = self.known(of) else {
+            return Ok(None);
+        };
+        let template = Template {
+            deployment_uid: workload.uid.clone(),
+            digest: template_digest,
+        };
+        let known = known.filter(|set| set.of == template).map(|set| set.name);
+        // Pods that are of no set that is known: it is another by now.
+        let known = known.filter(|set| {
+            workload.updated == 0 || pods.state().iter().any(|pod| views::is_of(set, pod))
+        });
+        // Until its controller has seen the template there is no set to be found.
+        let listed = match &known {
+            Some(_) if !of.refusing => None,
+            None if !workload.observed => return Ok(Some(NewPods::default())),
+            _ => self.look_up(of, workload).await?,
+        };
+        let refused = listed.as_ref().and_then(views::refused);
+        let Some(set) = listed.map(|set| set.name_any()).or(known) else {
+            return Ok(Some(NewPods::default()));
+        };
+        let pods = pods.state();
         let pods = pods.iter().map(AsRef::as_ref);
-        Some(new_pods(deployment_uid, template, sets, pods))
+        let said = views::new_pods(&set, refused, of.min_ready, now, pods);
+        self.remember(
+            of,
+            Set {
+                name: set,
+                of: template,
+            },
+        );
+        Ok(Some(said))
+    }
+
+    fn known(&self, of: &Watched<'_>) -> Option<(Store<PodView>, Option<Set>)> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = entries.get(of.uid)?.get(of.target)?;
+        is_ready(&entry.pods).then(|| (entry.pods.clone(), entry.set.clone()))
+    }
+
+    fn remember(&self, of: &Watched<'_>, set: Set) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = entries
+            .get_mut(of.uid)
+            .and_then(|plan| plan.get_mut(of.target));
+        if let Some(entry) = entry {
+            entry.set = Some(set);
+        }
+    }
+
+    async fn look_up(
+        &self,
+        of: &Watched<'_>,
+        workload: &Workload,
+    ) -> Result<Option<ReplicaSetView>, ReconcileError> {
+        let api = Api::<ReplicaSetView>::namespaced(self.client.clone(), of.namespace);
+        let listed = api
+            .list(&ListParams::default().labels(of.selector))
+            .await
+            .map_err(ReconcileError::api(format!(
+                "list the replicasets of {}",
+                of.target
+            )))?;
+        Ok(views::set_of(&workload.uid, &workload.template, listed.items.iter()).cloned())
+    }
+}
+
+/// What the pods of a component were last seen to suffer from, by pod.
+#[derive(Default)]
+struct Alarms(HashMap<String, Vec<(i32, Option<Cause>)>>);
+
+impl Alarms {
+    /// Whether an event says something that must not wait: that all pods are
+    /// known now, or that one suffers from something else than before. That pods
+    /// come, get ready and go, their Deployment tells.
+    fn is_news(&mut self, event: &watcher::Event<PodView>) -> bool {
+        match event {
+            watcher::Event::Init => {
+                self.0.clear();
+                false
+            }
+            watcher::Event::InitApply(pod) | watcher::Event::Apply(pod) => {
+                let (name, alarm) = (pod.name_any(), views::alarm(pod));
+                let news = self.0.get(&name).map_or(&[][..], Vec::as_slice) != alarm;
+                if alarm.is_empty() {
+                    self.0.remove(&name);
+                } else if news {
+                    self.0.insert(name, alarm);
+                }
+                news && matches!(event, watcher::Event::Apply(_))
+            }
+            watcher::Event::Delete(pod) => {
+                self.0.remove(&pod.name_any());
+                false
+            }
+            watcher::Event::InitDone => true,
+        }
     }
 }
 
 fn is_ready<K>(store: &Store<K>) -> bool
 where
-    K: Resource<DynamicType = ()> + Clone + 'static,
+    K: kube::Resource<DynamicType = ()> + Clone + 'static,
 {
     use futures::FutureExt as _;
     matches!(store.wait_until_ready().now_or_never(), Some(Ok(())))

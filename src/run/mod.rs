@@ -27,6 +27,7 @@ use crate::{
         store::Store,
     },
     clock::{Clock, SystemClock},
+    cluster::{self, ConnectError, Connections},
     config::{ConfigError, RunArgs},
     health::{self, Gate, Readiness},
     metrics::Metrics,
@@ -52,6 +53,8 @@ const HEALTH: &str = "health server";
 pub struct Context {
     /// Client with the operator's own identity.
     pub client: Client,
+    /// For watches, with the same identity.
+    pub connections: Connections,
     /// User name of the operator.
     pub user: String,
     /// To record what happens.
@@ -75,6 +78,9 @@ pub enum RunError {
     /// The kubeconfig cannot be used.
     #[error("the kubeconfig cannot be used: {0}")]
     Kubeconfig(String),
+    /// There is no way to the API server.
+    #[error("the kubeconfig cannot be used: {0}")]
+    Connect(#[from] ConnectError),
     /// The API server does not say who we are.
     #[error("the API server does not answer as it should: {0}")]
     Identity(String),
@@ -147,7 +153,8 @@ where
     let health_listener = tls::listen(args.health_listen)?;
     let webhook_address = webhook_listener.local_addr()?;
 
-    let client = connect(args).await?;
+    let reached = configure(args).await?;
+    let client = cluster::connect(reached.clone())?;
     let readiness = Readiness::new();
     let metrics = Metrics::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -207,6 +214,7 @@ where
         CONTROLLER,
         controller(Context {
             client,
+            connections: Connections::new(reached),
             user,
             metrics,
             clock,
@@ -280,18 +288,17 @@ impl Servers {
     }
 }
 
-async fn connect(args: &RunArgs) -> Result<Client, RunError> {
+async fn configure(args: &RunArgs) -> Result<Config, RunError> {
     let unusable = |error: &dyn std::error::Error| RunError::Kubeconfig(error.to_string());
-    let config = match &args.kubeconfig {
+    match &args.kubeconfig {
         Some(path) => {
             let file = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
                 .await
-                .map_err(|error| unusable(&error))?
+                .map_err(|error| unusable(&error))
         }
-        None => Config::infer().await.map_err(|error| unusable(&error))?,
-    };
-    Client::try_from(config).map_err(|error| unusable(&error))
+        None => Config::infer().await.map_err(|error| unusable(&error)),
+    }
 }
 
 /// Who the API server takes us for.

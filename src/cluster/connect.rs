@@ -1,0 +1,170 @@
+//! Connections to the API server.
+//!
+//! Requests share one connection where the server speaks HTTP/2, as all but the
+//! oldest do: with HTTP/1.1 each watch is a connection with buffers and a TLS
+//! session of its own, and two hundred releases at once are hundreds of them. An
+//! API server admits about a hundred streams on a connection and lets further
+//! ones wait until one ends, which a watch does not; so watches are spread over
+//! connections of at most [`SEATS`] each, apart from all other requests.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use kube::{
+    Client, Config,
+    client::{Body, ConfigExt as _, retry::RetryPolicy},
+};
+use tower::{BoxError, ServiceBuilder, retry::RetryLayer};
+
+/// Most watches on one connection.
+const SEATS: usize = 50;
+/// A connection without an answer for this long is asked whether it lives.
+const PING: Duration = Duration::from_secs(30);
+/// And is given up if it does not say so in this time.
+const PONG: Duration = Duration::from_secs(20);
+/// Connections that nobody uses are closed after this time.
+const UNUSED: Duration = Duration::from_secs(30);
+
+/// Why there can be no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The API server is not to be reached by way of TLS.
+    #[error(transparent)]
+    Client(#[from] kube::Error),
+    /// The name to expect in the server's certificate is none.
+    #[error("tls-server-name {0:?} is not a name of a server")]
+    ServerName(String),
+}
+
+/// Makes a client that uses HTTP/2 where the server does.
+///
+/// # Errors
+/// If `config` has certificates, keys, names or ways to authenticate that cannot
+/// be used.
+pub fn connect(config: Config) -> Result<Client, ConnectError> {
+    // A proxy needs a connector of another type; through one it is HTTP/1.1.
+    if config.proxy_url.is_some() {
+        return Ok(Client::try_from(config)?);
+    }
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    let mut https = HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = name
+            .clone()
+            .try_into()
+            .map_err(|_| ConnectError::ServerName(name.clone()))?;
+        https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let mut connector = TimeoutConnector::new(https.enable_all_versions().wrap_connector(http));
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    let client: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(UNUSED)
+        .http2_keep_alive_interval(PING)
+        .http2_keep_alive_timeout(PONG)
+        .build(connector);
+    let retry = config
+        .default_retry
+        .then(|| RetryLayer::new(RetryPolicy::server_retry()));
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(retry)
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(client);
+    Ok(Client::new(service, config.default_namespace))
+}
+
+/// Connections for watches.
+pub struct Connections {
+    config: Config,
+    open: Mutex<Vec<Seat>>,
+}
+
+/// The place of a watch on a connection; free again when it is dropped.
+#[derive(Clone)]
+pub struct Seat {
+    client: Client,
+    taken: Arc<()>,
+}
+
+impl Seat {
+    /// The client to watch with.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    fn others(&self) -> usize {
+        Arc::strong_count(&self.taken) - 1
+    }
+}
+
+impl Connections {
+    /// None yet, to the server of `config`.
+    #[must_use]
+    pub const fn new(config: Config) -> Self {
+        Self {
+            config,
+            open: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// A place on a connection that has one, or on a new one.
+    ///
+    /// # Errors
+    /// As [`connect`].
+    pub fn seat(&self) -> Result<Seat, ConnectError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|connection| connection.others() > 0);
+        if let Some(free) = open.iter().find(|connection| connection.others() < SEATS) {
+            return Ok(free.clone());
+        }
+        let seat = Seat {
+            client: connect(self.config.clone())?,
+            taken: Arc::default(),
+        };
+        open.push(seat.clone());
+        Ok(seat)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn watches_fill_a_connection_and_leave_room_behind() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let config = Config::new("https://kubernetes.default.svc".parse().unwrap());
+        let connections = Connections::new(config);
+        let open = || connections.open.lock().unwrap().len();
+        let mut seats: Vec<Seat> = (0..SEATS).map(|_| connections.seat().unwrap()).collect();
+        assert_eq!(open(), 1);
+        let next = connections.seat().unwrap();
+        assert_eq!(open(), 2);
+        seats.pop();
+        drop(next);
+        seats.push(connections.seat().unwrap());
+        assert_eq!(open(), 1, "the place that was left is taken first");
+        seats.clear();
+        let _seat = connections.seat().unwrap();
+        assert_eq!(open(), 1);
+    }
+}
