@@ -426,7 +426,7 @@ fn rotate(ctx: &mut Context<'_>, desired: &Desired, stable: &Revision) -> bool {
 
 /// Takes what is there as judged: the fingerprint of an idle plan. After a
 /// release only the templates of its revision were judged; whatever else is
-/// live is news.
+/// live is news. So is what the plan says by now, unless it is refused.
 pub(super) fn remember(ctx: &mut Context<'_>, released: Option<&Revision>) {
     let of = |view: &View<'_>| released.map(|revision| revision.data.of(&view.scope.target));
     let is_judged = |view: &View<'_>, workload: &Workload| {
@@ -434,7 +434,9 @@ pub(super) fn remember(ctx: &mut Context<'_>, released: Option<&Revision>) {
             frozen.is_some_and(|f| canon::equal(&f.template, &workload.template))
         })
     };
+    let refused = ctx.input.plan.is_ok_and(|plan| ctx.spec_refused(plan));
     let partial = |view: &View<'_>| match of(view) {
+        Some(_) if refused => view.scope.template_digest.clone(),
         Some(frozen) => frozen.and_then(|frozen| frozen.partial_digest.clone()),
         None => view.scope.template_digest.clone(),
     };

@@ -3,7 +3,10 @@
 use serde_json::json;
 
 use super::sim::*;
-use crate::api::{Phase, Reason, ReleaseResult};
+use crate::{
+    api::{Phase, Reason, ReleaseResult},
+    machine::Observed,
+};
 
 fn rolled_back() -> Sim {
     let mut sim = Sim::settled(templated(&[("cart", "cart:1")]), &[("cart", "cart:1")]);
@@ -29,6 +32,27 @@ fn refused_content_is_not_tried_again() {
     }
     assert_eq!(sim.journal, []);
     assert_eq!(sim.reason(), "RolledBack");
+}
+
+/// With the end all is said: no pass has to look at refused content once more.
+#[test]
+fn the_end_of_a_way_back_is_its_last_write() {
+    let quiet = |mut sim: Sim, ends: &str| {
+        sim.run_to_the_end();
+        assert_eq!(sim.reason(), ends);
+        let tried = |o: &Observed| o.workload.as_ref().unwrap().dry_run.is_some();
+        assert!(!sim.observe().components.iter().any(tried), "{ends}");
+        assert!(!sim.pass(), "{ends}");
+    };
+    let mut failing = Sim::settled(templated(&[("cart", "cart:1")]), &[("cart", "cart:1")]);
+    failing.want("cart", "cart:2-crash");
+    quiet(failing.clone(), "RolledBack");
+    failing.run_to_the_end();
+    failing.want("cart", "cart:3");
+    failing.run_to_the_end();
+    let back = failing.status.history.last().unwrap().from.clone();
+    failing.facts.undo = back;
+    quiet(failing, "Undone");
 }
 
 #[test]

@@ -492,6 +492,24 @@ impl Sim {
         panic!("the controller does not come to rest: {:#?}", self.status);
     }
 
+    /// Runs until the pass that records the next end of a release, that pass
+    /// included.
+    pub(super) fn run_to_the_end(&mut self) {
+        let records = self.status.history.len();
+        for _ in 0..2000 {
+            self.elapse();
+            for _ in 0..PASSES {
+                if self.status.history.len() > records {
+                    return;
+                }
+                if !self.pass() {
+                    break;
+                }
+            }
+        }
+        panic!("the release never ends: {:#?}", self.status);
+    }
+
     /// One second of everything but the controller.
     pub(super) fn elapse(&mut self) {
         self.now += SignedDuration::from_secs(1);
