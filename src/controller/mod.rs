@@ -52,8 +52,9 @@ use crate::{
     run,
 };
 
-/// Passes at the same time.
-const CONCURRENCY: u16 = 32;
+/// Passes at the same time. Each holds the objects that it read, and waits for
+/// the API server most of its time.
+const CONCURRENCY: u16 = 16;
 
 /// What every pass needs.
 struct Context {

@@ -1,7 +1,9 @@
 //! Revisions that running releases need, read once.
 //!
 //! They never change, so what was read and found whole is kept for as long as a
-//! release asks for it. An idle plan keeps none.
+//! release asks for it. An idle plan keeps none. It is kept as text: decoded, the
+//! templates take several times as much, for the whole of a release, and to decode
+//! them is a matter of microseconds.
 
 use std::{
     collections::HashMap,
@@ -19,9 +21,9 @@ use crate::{
     revision::{Revision, RevisionError},
 };
 
-/// Revisions by the uid of their plan and their name.
+/// Revisions as JSON, by the uid of their plan and their name.
 #[derive(Default)]
-pub(super) struct Revisions(Mutex<HashMap<String, HashMap<String, Arc<Revision>>>>);
+pub(super) struct Revisions(Mutex<HashMap<String, HashMap<String, Arc<str>>>>);
 
 impl Revisions {
     /// Drops what is kept of a plan.
@@ -32,20 +34,35 @@ impl Revisions {
             .remove(uid);
     }
 
-    fn get(&self, uid: &str, name: &str) -> Option<Arc<Revision>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(uid)?.get(name).cloned()
+    fn get(&self, uid: &str, name: &str) -> Option<Revision> {
+        let text = {
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(kept.get(uid)?.get(name)?)
+        };
+        let data = serde_json::from_str(&text).ok()?;
+        Some(Revision {
+            name: name.to_owned(),
+            data,
+        })
     }
 
     /// Keeps exactly these of a plan.
     fn keep(&self, uid: &str, revisions: &[Arc<Revision>]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if revisions.is_empty() {
-            kept.remove(uid);
-            return;
+        let mut known = kept.remove(uid).unwrap_or_default();
+        known.retain(|name, _| revisions.iter().any(|r| r.name == *name));
+        for revision in revisions {
+            if known.contains_key(&revision.name) {
+                continue;
+            }
+            // One that cannot be written down is read again the next time.
+            if let Ok(text) = serde_json::to_string(&revision.data) {
+                known.insert(revision.name.clone(), text.into());
+            }
         }
-        let named = revisions.iter().map(|r| (r.name.clone(), Arc::clone(r)));
-        kept.insert(uid.to_owned(), named.collect());
+        if !known.is_empty() {
+            kept.insert(uid.to_owned(), known);
+        }
     }
 }
 
@@ -63,7 +80,7 @@ pub(super) async fn load(
             return Ok::<_, ReconcileError>(None);
         }
         if let Some(kept) = ctx.revisions.get(plan_uid, name) {
-            return Ok(Some(kept));
+            return Ok(Some(Arc::new(kept)));
         }
         let doing = format!("read controllerrevision {namespace}/{name}");
         let read = api
@@ -121,4 +138,39 @@ fn is_name(name: &str) -> bool {
         && name.ends_with(plain)
         && name.chars().all(|c| plain(c) || c == '-' || c == '.')
         && !name.contains("..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn revision(name: &str) -> Arc<Revision> {
+        let data = json!({
+            "canon": 1, "spec": "s", "components": [{
+                "name": "cart", "workload": {"kind": "Deployment", "name": "cart"},
+                "partialDigest": "p", "template": {"spec": {"containers": [{"name": "app"}]}},
+                "fields": {"f:spec": {"f:containers": {"k:{\"name\":\"app\"}": {"f:image": {}}}}},
+            }],
+        });
+        Arc::new(Revision {
+            name: name.to_owned(),
+            data: serde_json::from_value(data).unwrap(),
+        })
+    }
+
+    #[test]
+    fn what_is_kept_is_what_was_read_and_only_what_is_asked_for() {
+        let kept = Revisions::default();
+        let (one, two) = (revision("one"), revision("two"));
+        kept.keep("u", &[Arc::clone(&one), Arc::clone(&two)]);
+        assert_eq!(kept.get("u", "one").as_ref(), Some(one.as_ref()));
+        assert_eq!(kept.get("u", "two").as_ref(), Some(two.as_ref()));
+        assert_eq!(kept.get("v", "one"), None);
+        kept.keep("u", &[two]);
+        assert_eq!(kept.get("u", "one"), None);
+        assert!(kept.get("u", "two").is_some());
+        kept.keep("u", &[]);
+        assert!(kept.0.lock().unwrap().is_empty());
+    }
 }
