@@ -147,7 +147,66 @@ impl Connections {
 
 #[cfg(test)]
 mod tests {
+    use std::{collections::HashSet, net::SocketAddr};
+
+    use axum::{Router, extract::ConnectInfo};
+    use axum_server::tls_rustls::RustlsConfig;
+    use futures::future::join_all;
+    use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+    use tokio::sync::Barrier;
+
     use super::*;
+    use crate::{
+        certs::issue::{Lifetimes, issue},
+        clock::{Clock as _, SystemClock},
+        webhook::tls,
+    };
+
+    /// Requests that are answered only once all of them are there.
+    const TOGETHER: usize = 40;
+
+    /// From how many ports requests come that have to be under way together, to
+    /// a server that speaks these protocols.
+    async fn ports(protocols: &[&str]) -> usize {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let names = ["127.0.0.1".to_owned()];
+        let credentials = issue(&names, Lifetimes::default(), SystemClock.now()).unwrap();
+        let mut config = (*tls::server_config(&credentials).unwrap()).clone();
+        config.alpn_protocols = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
+        let barrier = Arc::new(Barrier::new(TOGETHER));
+        let answer = async move |path: axum::http::Uri,
+                                 ConnectInfo(peer): ConnectInfo<SocketAddr>| {
+            if path.path() == "/watch" {
+                barrier.wait().await;
+            }
+            peer.to_string()
+        };
+        let listener = tls::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let config = RustlsConfig::from_config(Arc::new(config));
+        let server = axum_server::from_tcp_rustls(listener, config).unwrap();
+        let router = Router::new().fallback(answer);
+        let service = router.into_make_service_with_connect_info::<SocketAddr>();
+        tokio::spawn(server.serve(service));
+
+        let mut config = Config::new(format!("https://{address}").parse().unwrap());
+        let ca = CertificateDer::from_pem_slice(credentials.ca.as_bytes()).unwrap();
+        config.root_cert = Some(vec![ca.to_vec()]);
+        let client = connect(config).unwrap();
+        let get = async |path: &str| {
+            let request = axum::http::Request::get(path).body(Vec::new()).unwrap();
+            client.request_text(request).await.unwrap()
+        };
+        get("/").await;
+        let peers = join_all((0..TOGETHER).map(|_| get("/watch"))).await;
+        peers.into_iter().collect::<HashSet<_>>().len()
+    }
+
+    #[tokio::test]
+    async fn requests_share_a_connection_where_the_server_lets_them() {
+        assert_eq!(ports(&["h2", "http/1.1"]).await, 1);
+        assert_eq!(ports(&["http/1.1"]).await, TOGETHER);
+    }
 
     #[tokio::test]
     async fn watches_fill_a_connection_and_leave_room_behind() {

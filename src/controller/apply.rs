@@ -133,7 +133,8 @@ async fn carry_out(
     }
 }
 
-async fn patch_plan(
+/// Patches the plan as it was read; `plan` becomes what the patch made of it.
+pub(super) async fn patch_plan(
     ctx: &Context,
     plan: &mut StoredPlan,
     doing: &str,
@@ -156,6 +157,7 @@ async fn patch_plan(
         )
         .await
         .map_err(conflict_or(doing))?;
+    ctx.last_writes.note(plan);
     Ok(())
 }
 

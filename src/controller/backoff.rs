@@ -87,6 +87,12 @@ impl Backoffs {
         }
     }
 
+    /// Whether the last pass over a plan failed.
+    pub(super) fn any(&self, uid: &str) -> bool {
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.contains_key(uid)
+    }
+
     /// Forgets the failures of a plan: it succeeded, or is gone.
     pub(super) fn reset(&self, uid: &str) {
         self.0

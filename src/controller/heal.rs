@@ -4,12 +4,7 @@
 //! was given to. The controller goes by digests and loses nothing, but pipelines
 //! wait for the number.
 
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
-
-use super::{Context, ReconcileError};
+use super::{Context, ReconcileError, apply::patch_plan};
 use crate::{
     api::{RELEASE_DIGEST, StoredPlan},
     plan::{Plan, generation_patch},
@@ -24,24 +19,15 @@ pub(super) async fn heal(
     if plan.is_deleting() || plan.annotation(RELEASE_DIGEST) == Some(parsed.spec_digest()) {
         return Ok(());
     }
-    let name = plan.metadata.name.clone().unwrap_or_default();
-    let namespace = plan.metadata.namespace.clone().unwrap_or_default();
-    let doing = format!("set the release generation of releaseplan {namespace}/{name}");
-    let object = serde_json::to_value(&*plan).map_err(|error| ReconcileError::Api {
-        doing: doing.clone(),
+    let unwritten = |error| ReconcileError::Api {
+        doing: "write the release generation down".to_owned(),
         source: Box::new(kube::Error::SerdeError(error)),
-    })?;
-    let Some(patch) = generation_patch(&object) else {
+    };
+    let object = serde_json::to_value(&*plan).map_err(unwritten)?;
+    let Some(json_patch::Patch(operations)) = generation_patch(&object) else {
         return Ok(());
     };
-    let patched = Api::<StoredPlan>::namespaced(ctx.client.clone(), &namespace)
-        .patch(&name, &PatchParams::default(), &Patch::Json::<()>(patch))
-        .await;
-    match patched {
-        Ok(patched) => {
-            *plan = patched;
-            Ok(())
-        }
-        Err(error) => Err(ReconcileError::api(doing)(error)),
-    }
+    let operations = operations.iter().map(serde_json::to_value);
+    let operations = operations.collect::<Result<_, _>>().map_err(unwritten)?;
+    patch_plan(ctx, plan, "set the release generation of", operations).await
 }

@@ -61,6 +61,11 @@ pub(super) async fn reconcile(
     let wake = match outcome {
         Ok(Wake::Never) => {
             ctx.forget(&plan);
+            // What wakes it before the cache knows must not do the same again.
+            let cached = ctx.plans.get(&reference);
+            if cached.is_some_and(|cached| cached.metadata.uid == plan.metadata.uid) {
+                ctx.last_writes.distrust(&plan);
+            }
             return Ok(Action::await_change());
         }
         Ok(Wake::After(wake)) => {
@@ -104,16 +109,7 @@ fn said(panic: &(dyn std::any::Any + Send)) -> String {
 
 async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Wake, ReconcileError> {
     let name = cached.name_any();
-    let namespace = cached.namespace().unwrap_or_default();
-    let api = Api::<StoredPlan>::namespaced(ctx.client.clone(), &namespace);
-    // The cache may not have seen our own last write yet; a decision on it would
-    // be made twice.
-    let doing = format!("read releaseplan {namespace}/{name}");
-    let Some(mut plan) = api
-        .get_opt(&name)
-        .await
-        .map_err(ReconcileError::api(doing))?
-    else {
+    let Some(mut plan) = newest(cached, ctx).await? else {
         return Ok(Wake::Never);
     };
     if let Some(fault) = plan.status_fault.take() {
@@ -149,6 +145,23 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Wake, ReconcileError
     events::tell(ctx, &plan, &decision.events).await;
     let wake = [decision.wake, put_off, again].into_iter().flatten().min();
     Ok(Wake::After(wake.unwrap_or(ctx.resync).min(ctx.resync)))
+}
+
+/// The plan, from the cache unless that may be behind: a decision on what was
+/// there before our own last write would be made twice, and one that lost a race
+/// would lose it again. None if it is gone.
+async fn newest(cached: &StoredPlan, ctx: &Context) -> Result<Option<StoredPlan>, ReconcileError> {
+    let uid = cached.metadata.uid.as_deref().unwrap_or_default();
+    if ctx.last_writes.are_in(cached) && !ctx.conflicts.any(uid) {
+        return Ok(Some(cached.clone()));
+    }
+    let name = cached.name_any();
+    let namespace = cached.namespace().unwrap_or_default();
+    let doing = format!("read releaseplan {namespace}/{name}");
+    Api::<StoredPlan>::namespaced(ctx.client.clone(), &namespace)
+        .get_opt(&name)
+        .await
+        .map_err(ReconcileError::api(doing))
 }
 
 /// When to look again at ConfigMaps that could not be read; none if all were.

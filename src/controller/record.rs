@@ -18,19 +18,48 @@ use crate::api::{ReleasePlanStatus, StoredPlan};
 /// Shortest time between two writes that only tell of progress.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// When the status of each plan was last written, by uid.
+/// What was last written of each plan, by uid.
 #[derive(Debug, Default)]
-pub(super) struct LastWrites(Mutex<HashMap<String, Instant>>);
+pub(super) struct LastWrites(Mutex<HashMap<String, LastWrite>>);
+
+#[derive(Debug, Default)]
+struct LastWrite {
+    /// The resourceVersion that the plan got.
+    version: Option<u64>,
+    /// When the status was written.
+    status_at: Option<Instant>,
+}
 
 impl LastWrites {
-    fn since(&self, uid: &str) -> Option<Duration> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.get(uid).map(Instant::elapsed)
+    fn change<T>(&self, plan: &StoredPlan, change: impl FnOnce(&mut LastWrite) -> T) -> T {
+        let uid = plan.metadata.uid.clone().unwrap_or_default();
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        change(entries.entry(uid).or_default())
     }
 
-    fn note(&self, uid: &str) {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.insert(uid.to_owned(), Instant::now());
+    /// Notes a plan as a write returned it.
+    pub(super) fn note(&self, plan: &StoredPlan) {
+        self.change(plan, |last| last.version = version(plan));
+    }
+
+    /// Takes no cache as good enough any more: the plan is gone.
+    pub(super) fn distrust(&self, plan: &StoredPlan) {
+        self.change(plan, |last| last.version = None);
+    }
+
+    /// Whether a plan out of the cache is as it was after our last write, or
+    /// newer. resourceVersions of an object can be compared as numbers; where one
+    /// is none, the answer is no.
+    pub(super) fn are_in(&self, plan: &StoredPlan) -> bool {
+        let wrote = {
+            let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = entries.get(plan.metadata.uid.as_deref().unwrap_or_default());
+            last.map(|last| last.version)
+        };
+        match wrote {
+            None => true,
+            Some(wrote) => wrote.is_some() && version(plan) >= wrote,
+        }
     }
 
     pub(super) fn forget(&self, uid: &str) {
@@ -39,6 +68,10 @@ impl LastWrites {
             .unwrap_or_else(PoisonError::into_inner)
             .remove(uid);
     }
+}
+
+fn version(plan: &StoredPlan) -> Option<u64> {
+    plan.metadata.resource_version.as_deref()?.parse().ok()
 }
 
 /// Writes the status if it differs. Answers how long to wait for a write that
@@ -52,9 +85,9 @@ pub(super) async fn record(
     if current == *status {
         return Ok(None);
     }
-    let uid = plan.metadata.uid.as_deref().unwrap_or_default();
+    let last = ctx.last_writes.change(plan, |last| last.status_at);
     if without_progress(&current) == without_progress(status)
-        && let Some(since) = ctx.last_writes.since(uid)
+        && let Some(since) = last.map(|at| at.elapsed())
         && since < PROGRESS
     {
         return Ok(Some(PROGRESS.saturating_sub(since)));
@@ -72,11 +105,13 @@ pub(super) async fn record(
             doing: doing.clone(),
             source: Box::new(kube::Error::SerdeError(error)),
         })?;
-    Api::<StoredPlan>::namespaced(ctx.client.clone(), namespace)
+    let written = Api::<StoredPlan>::namespaced(ctx.client.clone(), namespace)
         .patch_status(name, &PatchParams::default(), &patch)
         .await
         .map_err(ReconcileError::api(doing))?;
-    ctx.last_writes.note(uid);
+    ctx.last_writes.note(&written);
+    ctx.last_writes
+        .change(plan, |last| last.status_at = Some(Instant::now()));
     Ok(None)
 }
 
@@ -102,6 +137,27 @@ pub(super) fn without_progress(status: &ReleasePlanStatus) -> ReleasePlanStatus 
 mod tests {
     use super::*;
     use crate::api::{ComponentStatus, Phase};
+
+    #[test]
+    fn the_cache_is_good_enough_once_it_has_our_last_write() {
+        let at = |version: &str| -> StoredPlan {
+            let meta = serde_json::json!({"uid": "u", "resourceVersion": version});
+            serde_json::from_value(serde_json::json!({"metadata": meta, "spec": {}})).unwrap()
+        };
+        let writes = LastWrites::default();
+        assert!(writes.are_in(&at("9")), "nothing was written");
+        writes.note(&at("10"));
+        assert!(!writes.are_in(&at("9")), "compared as numbers");
+        assert!(writes.are_in(&at("10")) && writes.are_in(&at("11")));
+        assert!(!writes.are_in(&at("x")));
+        writes.note(&at("x"));
+        assert!(!writes.are_in(&at("x")) && !writes.are_in(&at("12")));
+        writes.note(&at("10"));
+        writes.distrust(&at("10"));
+        assert!(!writes.are_in(&at("12")));
+        writes.forget("u");
+        assert!(writes.are_in(&at("9")));
+    }
 
     #[test]
     fn numbers_of_pods_are_progress_and_a_phase_is_not() {

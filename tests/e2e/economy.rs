@@ -48,6 +48,40 @@ async fn a_release_costs_at_most_eight_writes() {
     assert!(least.len() <= 8, "{} writes: {costs:#?}", least.len());
 }
 
+/// Passes that a release may take beside those of its duration.
+const PASSES: usize = 12;
+/// Passes for each second in which pods come and go.
+const PASSES_PER_SECOND: f64 = 3.0;
+
+/// Pods that come, get ready and go are dozens of events, of which most say
+/// nothing: the plan is looked at a few times a second at most.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_of_many_pods_is_few_passes() {
+    let scene = Scene::new("economy-passes").await;
+    for name in ["cart", "web"] {
+        let image = format!("shop/{name}:1");
+        scene.deployment(name, &image, 10).await;
+    }
+    let images = |cart, web| plan("shop", &[("cart", cart), ("web", web)], "");
+    scene.apply(&images("shop/cart:1", "shop/web:1")).await;
+    scene.ready("shop").await;
+    scene.assert_quiet("shop", 1).await;
+    let passes = AuditFilter::new()
+        .service_account("belay-system", "belay")
+        .namespace(&scene.namespace)
+        .resource("deployments")
+        .name("cart")
+        .verbs(["get"]);
+    let before = scene.audited(passes.clone()).await.len();
+    let started = Instant::now();
+    scene.apply(&images("shop/cart:2", "shop/web:2")).await;
+    scene.ready("shop").await;
+    let seconds = started.elapsed().as_secs_f64();
+    let made = scene.audited(passes).await.len() - before;
+    let most = PASSES as f64 + PASSES_PER_SECOND * seconds;
+    assert!(made as f64 <= most, "{made} passes in {seconds} s");
+}
+
 /// Requests of the operator in this namespace that change or try something.
 async fn efforts(scene: &Scene) -> Vec<AuditEntry> {
     let filter = AuditFilter::new()

@@ -120,10 +120,13 @@ impl Scene {
             .resource("releaseplans")
             .namespace(&self.namespace)
             .name(plan);
-        let provoked = self.audited(of_plan.clone().user("admin").writes()).await;
+        let provoked = self.audited(of_plan.user("admin").writes()).await;
         // The event may be there before the write is answered.
         let provoked = provoked.last().map(|entry| entry.received);
-        let reads = of_plan
+        // A pass takes the plan from the cache and reads its workloads.
+        let reads = AuditFilter::new()
+            .resource("deployments")
+            .namespace(&self.namespace)
             .service_account("belay-system", "belay")
             .verbs(["get"]);
         let deadline = Instant::now() + SOON;
