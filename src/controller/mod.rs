@@ -20,6 +20,7 @@ mod revisions;
 mod snapshots;
 mod sweep;
 mod trials;
+mod turns;
 mod views;
 mod watches;
 
@@ -52,10 +53,6 @@ use crate::{
     run,
 };
 
-/// Passes at the same time. Each holds the objects that it read, and waits for
-/// the API server most of its time.
-const CONCURRENCY: u16 = 16;
-
 /// What every pass needs.
 struct Context {
     client: Client,
@@ -65,6 +62,7 @@ struct Context {
     queued: Arc<queue::Queued>,
     pace: pace::Pace,
     news: news::News,
+    turns: turns::Turns,
     watches: watches::Watches,
     backoffs: backoff::Backoffs,
     conflicts: backoff::Backoffs,
@@ -123,6 +121,7 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         queued: Arc::clone(&queued),
         pace: pace::Pace::default(),
         news: news::News::default(),
+        turns: turns::Turns::default(),
         watches,
         backoffs: backoff::Backoffs::default(),
         conflicts: backoff::Backoffs::default(),
@@ -180,7 +179,8 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
     });
     let synced = store.clone();
     let controller = Controller::for_stream(plans, store)
-        .with_config(controller::Config::default().concurrency(CONCURRENCY))
+        // Not bounded here, but by turns.
+        .with_config(controller::Config::default().concurrency(0))
         .watches(
             Api::<PartialObjectMeta<Deployment>>::all(seat.client()),
             watcher::Config::default(),

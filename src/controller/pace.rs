@@ -8,11 +8,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use kube::runtime::reflector::ObjectRef;
+use tokio::sync::Notify;
 
 use crate::api::StoredPlan;
 
@@ -31,6 +32,8 @@ struct Entry {
     due: Option<Instant>,
     /// Whether something happened that must not wait.
     urgent: bool,
+    /// Tells of that who waits for a turn.
+    hurry: Arc<Notify>,
 }
 
 impl Pace {
@@ -41,22 +44,36 @@ impl Pace {
 
     /// The next pass over a plan must not wait.
     pub(super) fn hurry(&self, plan: &ObjectRef<StoredPlan>) {
-        self.change(plan, |entry| entry.urgent = true);
+        self.change(plan, |entry| {
+            entry.urgent = true;
+            entry.hurry.notify_one();
+        });
     }
 
-    /// Begins a pass at `now`, or answers how long it has to wait.
-    pub(super) fn begin(&self, plan: &ObjectRef<StoredPlan>, now: Instant) -> Result<(), Duration> {
+    /// Whether a pass at `now` is in time, and then who tells when it becomes, or
+    /// is, urgent; else how long it has to wait.
+    pub(super) fn ask(
+        &self,
+        plan: &ObjectRef<StoredPlan>,
+        now: Instant,
+    ) -> Result<Arc<Notify>, Duration> {
         self.change(plan, |entry| {
             let spaced = entry.last.map(|last| last + SPACING);
             let due = entry.due.into_iter().chain(spaced).min();
             match due {
                 Some(due) if due > now && !entry.urgent => Err(due - now),
-                _ => {
-                    entry.urgent = false;
-                    Ok(())
-                }
+                _ => Ok(Arc::clone(&entry.hurry)),
             }
         })
+    }
+
+    /// Begins a pass: what happens from here on is for the next one.
+    pub(super) fn begin(&self, plan: &ObjectRef<StoredPlan>) {
+        self.change(plan, |entry| {
+            entry.urgent = false;
+            // Whoever holds the old one has its turn by now.
+            entry.hurry = Arc::default();
+        });
     }
 
     /// Ends a pass at `now` that wants to be made again after `wake`.
@@ -88,15 +105,22 @@ mod tests {
         ObjectRef::new("shop").within("shop")
     }
 
+    /// Whether a pass is urgent, or how long it waits.
+    fn ask(pace: &Pace, now: Instant) -> Result<bool, Duration> {
+        use futures::FutureExt as _;
+        let hurry = pace.ask(&plan(), now)?;
+        Ok(hurry.notified().now_or_never().is_some())
+    }
+
     #[test]
     fn passes_that_nothing_hurries_keep_their_distance() {
         let (pace, start) = (Pace::default(), Instant::now());
-        assert_eq!(pace.begin(&plan(), start), Ok(()), "the first one");
+        assert_eq!(ask(&pace, start), Ok(false), "the first one");
         pace.end(&plan(), start, Some(Duration::from_secs(60)));
         let later = start + Duration::from_millis(200);
         let left = Duration::from_millis(300);
-        assert_eq!(pace.begin(&plan(), later), Err(left));
-        assert_eq!(pace.begin(&plan(), later + left), Ok(()));
+        assert_eq!(ask(&pace, later), Err(left));
+        assert_eq!(ask(&pace, later + left), Ok(false));
     }
 
     #[test]
@@ -104,9 +128,10 @@ mod tests {
         let (pace, start) = (Pace::default(), Instant::now());
         pace.end(&plan(), start, None);
         pace.hurry(&plan());
-        assert_eq!(pace.begin(&plan(), start), Ok(()));
+        assert_eq!(ask(&pace, start), Ok(true));
+        pace.begin(&plan());
         pace.end(&plan(), start, None);
-        assert_eq!(pace.begin(&plan(), start), Err(SPACING));
+        assert_eq!(ask(&pace, start), Err(SPACING));
     }
 
     #[test]
@@ -114,17 +139,17 @@ mod tests {
         let (pace, start) = (Pace::default(), Instant::now());
         let wake = Duration::from_millis(20);
         pace.end(&plan(), start, Some(wake));
-        assert_eq!(pace.begin(&plan(), start), Err(wake));
-        assert_eq!(pace.begin(&plan(), start + wake), Ok(()));
+        assert_eq!(ask(&pace, start), Err(wake));
+        assert_eq!(ask(&pace, start + wake), Ok(false));
     }
 
     #[test]
     fn hurry_in_the_middle_of_a_pass_is_for_the_next() {
         let (pace, start) = (Pace::default(), Instant::now());
-        assert_eq!(pace.begin(&plan(), start), Ok(()));
+        pace.begin(&plan());
         pace.hurry(&plan());
         pace.end(&plan(), start, None);
-        assert_eq!(pace.begin(&plan(), start), Ok(()));
+        assert_eq!(ask(&pace, start), Ok(true));
     }
 
     #[test]
@@ -132,6 +157,6 @@ mod tests {
         let (pace, start) = (Pace::default(), Instant::now());
         pace.end(&plan(), start, None);
         pace.forget(&plan());
-        assert_eq!(pace.begin(&plan(), start), Ok(()));
+        assert_eq!(ask(&pace, start), Ok(false));
     }
 }

@@ -41,13 +41,20 @@ pub(super) async fn reconcile(
     plan: Arc<StoredPlan>,
     ctx: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
-    let started = Instant::now();
     let reference = ObjectRef::from_obj(plan.as_ref());
+    let hurry = match ctx.pace.ask(&reference, Instant::now()) {
+        Ok(hurry) => hurry,
+        Err(wait) => return Ok(Action::requeue(wait)),
+    };
+    let _turn = ctx.turns.take(&hurry).await;
     ctx.queued.remove(&reference);
-    if let Err(wait) = ctx.pace.begin(&reference, started) {
-        return Ok(Action::requeue(wait));
-    }
-    let guarded = AssertUnwindSafe(tokio::time::timeout(LIMIT, pass(&plan, &ctx))).catch_unwind();
+    ctx.pace.begin(&reference);
+    let started = Instant::now();
+    // It may have waited for its turn, and who waits should not take the room
+    // of a whole pass.
+    let plan = ctx.plans.get(&reference).unwrap_or(plan);
+    let limited = tokio::time::timeout(LIMIT, Box::pin(pass(&plan, &ctx)));
+    let guarded = AssertUnwindSafe(limited).catch_unwind();
     let outcome = match guarded.await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(_)) => Err(ReconcileError::Timeout(LIMIT)),
