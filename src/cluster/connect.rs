@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
@@ -20,17 +20,17 @@ use hyper_util::{
 };
 use kube::{
     Client, Config,
-    client::{Body, ConfigExt as _, retry::RetryPolicy},
+    client::{Body, ConfigExt as _, middleware::AuthLayer, retry::RetryPolicy},
 };
 use tower::{BoxError, ServiceBuilder, retry::RetryLayer};
 
 /// Most watches on one connection.
 const SEATS: usize = 50;
 /// A connection without an answer for this long is asked whether it lives.
-const PING: Duration = Duration::from_secs(30);
+const PING: Duration = Duration::from_secs(10);
 /// And is given up if it does not say so in this time.
-const PONG: Duration = Duration::from_secs(20);
-/// Connections that nobody uses are closed after this time.
+const PONG: Duration = Duration::from_secs(10);
+/// Connections for requests that nobody uses are closed after this time.
 const UNUSED: Duration = Duration::from_secs(30);
 
 /// Why there can be no client.
@@ -44,56 +44,87 @@ pub enum ConnectError {
     ServerName(String),
 }
 
-/// Makes a client that uses HTTP/2 where the server does.
-///
-/// # Errors
-/// If `config` has certificates, keys, names or ways to authenticate that cannot
-/// be used.
-pub fn connect(config: Config) -> Result<Client, ConnectError> {
-    // A proxy needs a connector of another type; through one it is HTTP/1.1.
-    if config.proxy_url.is_some() {
-        return Ok(Client::try_from(config)?);
+/// Makes clients of one API server that use HTTP/2 where it does. Credentials are
+/// made once for all of them: that may run a program.
+pub struct Connector {
+    config: Config,
+    https: HttpsConnector<HttpConnector>,
+    auth: Option<AuthLayer>,
+}
+
+impl Connector {
+    /// A connector to the server of `config`.
+    ///
+    /// # Errors
+    /// If `config` has certificates, keys, names or ways to authenticate that
+    /// cannot be used.
+    pub fn new(config: Config) -> Result<Self, ConnectError> {
+        let mut http = HttpConnector::new();
+        http.enforce_http(false);
+        // Small requests share the connection with others.
+        http.set_nodelay(true);
+        let mut https = HttpsConnectorBuilder::new()
+            .with_tls_config(config.rustls_client_config()?)
+            .https_or_http();
+        if let Some(name) = &config.tls_server_name {
+            let name = name
+                .clone()
+                .try_into()
+                .map_err(|_| ConnectError::ServerName(name.clone()))?;
+            https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+        }
+        Ok(Self {
+            https: https.enable_all_versions().wrap_connector(http),
+            auth: config.auth_layer()?,
+            config,
+        })
     }
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
-    let mut https = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
-        .https_or_http();
-    if let Some(name) = &config.tls_server_name {
-        let name = name
-            .clone()
-            .try_into()
-            .map_err(|_| ConnectError::ServerName(name.clone()))?;
-        https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+
+    /// A client for requests.
+    ///
+    /// # Errors
+    /// If `config` has headers that are none, or a proxy, which only HTTP/1.1
+    /// clients can be made for, if at all.
+    pub fn client(&self) -> Result<Client, ConnectError> {
+        self.make(Some(UNUSED))
     }
-    let mut connector = TimeoutConnector::new(https.enable_all_versions().wrap_connector(http));
-    connector.set_connect_timeout(config.connect_timeout);
-    connector.set_read_timeout(config.read_timeout);
-    connector.set_write_timeout(config.write_timeout);
-    connector.set_reset_reader_on_write(config.reset_reader_on_write);
-    let client: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(UNUSED)
-        .http2_keep_alive_interval(PING)
-        .http2_keep_alive_timeout(PONG)
-        .build(connector);
-    let retry = config
-        .default_retry
-        .then(|| RetryLayer::new(RetryPolicy::server_retry()));
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(retry)
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
-        .service(client);
-    Ok(Client::new(service, config.default_namespace))
+
+    /// `unused`: after what time without a new request a connection is closed to
+    /// new ones, even if earlier ones are still under way on it.
+    fn make(&self, unused: Option<Duration>) -> Result<Client, ConnectError> {
+        let config = &self.config;
+        if config.proxy_url.is_some() {
+            return Ok(Client::try_from(config.clone())?);
+        }
+        let mut connector = TimeoutConnector::new(self.https.clone());
+        connector.set_connect_timeout(config.connect_timeout);
+        connector.set_read_timeout(config.read_timeout);
+        connector.set_write_timeout(config.write_timeout);
+        connector.set_reset_reader_on_write(config.reset_reader_on_write);
+        let client: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(unused)
+            .http2_keep_alive_interval(PING)
+            .http2_keep_alive_timeout(PONG)
+            .build(connector);
+        let retry = config
+            .default_retry
+            .then(|| RetryLayer::new(RetryPolicy::server_retry()));
+        let service = ServiceBuilder::new()
+            .layer(config.base_uri_layer())
+            .option_layer(retry)
+            .option_layer(self.auth.as_ref())
+            .layer(config.extra_headers_layer()?)
+            .map_err(BoxError::from)
+            .service(client);
+        Ok(Client::new(service, config.default_namespace.clone()))
+    }
 }
 
 /// Connections for watches.
 pub struct Connections {
-    config: Config,
+    connector: Connector,
     open: Mutex<Vec<Seat>>,
 }
 
@@ -117,11 +148,11 @@ impl Seat {
 }
 
 impl Connections {
-    /// None yet, to the server of `config`.
+    /// None yet.
     #[must_use]
-    pub const fn new(config: Config) -> Self {
+    pub const fn new(connector: Connector) -> Self {
         Self {
-            config,
+            connector,
             open: Mutex::new(Vec::new()),
         }
     }
@@ -129,7 +160,7 @@ impl Connections {
     /// A place on a connection that has one, or on a new one.
     ///
     /// # Errors
-    /// As [`connect`].
+    /// As [`Connector::client`].
     pub fn seat(&self) -> Result<Seat, ConnectError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|connection| connection.others() > 0);
@@ -137,7 +168,9 @@ impl Connections {
             return Ok(free.clone());
         }
         let seat = Seat {
-            client: connect(self.config.clone())?,
+            // It is closed when the last watch on it ends, and not while watches
+            // that began long ago are on it.
+            client: self.connector.make(None)?,
             taken: Arc::default(),
         };
         open.push(seat.clone());
@@ -192,7 +225,7 @@ mod tests {
         let mut config = Config::new(format!("https://{address}").parse().unwrap());
         let ca = CertificateDer::from_pem_slice(credentials.ca.as_bytes()).unwrap();
         config.root_cert = Some(vec![ca.to_vec()]);
-        let client = connect(config).unwrap();
+        let client = Connector::new(config).unwrap().client().unwrap();
         let get = async |path: &str| {
             let request = axum::http::Request::get(path).body(Vec::new()).unwrap();
             client.request_text(request).await.unwrap()
@@ -212,7 +245,7 @@ mod tests {
     async fn watches_fill_a_connection_and_leave_room_behind() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let config = Config::new("https://kubernetes.default.svc".parse().unwrap());
-        let connections = Connections::new(config);
+        let connections = Connections::new(Connector::new(config).unwrap());
         let open = || connections.open.lock().unwrap().len();
         let mut seats: Vec<Seat> = (0..SEATS).map(|_| connections.seat().unwrap()).collect();
         assert_eq!(open(), 1);

@@ -7,6 +7,6 @@ mod dry_run;
 mod snapshot;
 
 pub use apply_error::{ApplyFailure, classify, classify_status};
-pub use connect::{ConnectError, Connections, Seat, connect};
+pub use connect::{ConnectError, Connections, Connector, Seat};
 pub use dry_run::{as_stored, dry_run};
 pub use snapshot::{Snapshot, apply_body, deployments, replace_template};

@@ -88,7 +88,7 @@ impl Backoffs {
     }
 
     /// Whether the last pass over a plan failed.
-    pub(super) fn any(&self, uid: &str) -> bool {
+    pub(super) fn has_failed(&self, uid: &str) -> bool {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.contains_key(uid)
     }

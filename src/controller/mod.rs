@@ -24,7 +24,11 @@ mod turns;
 mod views;
 mod watches;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::{
@@ -42,6 +46,7 @@ use kube::{
     },
 };
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 pub use error::ReconcileError;
 
@@ -72,13 +77,30 @@ struct Context {
     unreadable: backoff::Backoffs,
     last_writes: record::LastWrites,
     resync: Duration,
+    stop: CancellationToken,
 }
 
 impl Context {
     /// Drops what is kept in memory of a plan that is gone.
     fn forget(&self, plan: &StoredPlan) {
-        let uid = plan.metadata.uid.as_deref().unwrap_or_default();
         self.pace.forget(&ObjectRef::from_obj(plan));
+        self.forget_uid(plan.metadata.uid.as_deref().unwrap_or_default());
+    }
+
+    /// The same for all plans that a full list did not show any more.
+    fn forget_vanished(&self) {
+        let plans = self.plans.state();
+        let present: HashSet<&str> = plans
+            .iter()
+            .filter_map(|plan| plan.metadata.uid.as_deref())
+            .collect();
+        for uid in self.news.all_but(&present) {
+            self.forget_uid(&uid);
+        }
+        self.pace.keep(|plan| self.plans.get(plan).is_some());
+    }
+
+    fn forget_uid(&self, uid: &str) {
         self.news.forget(uid);
         self.watches.stop(uid);
         self.backoffs.reset(uid);
@@ -131,12 +153,14 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
         unreadable: backoff::Backoffs::default(),
         last_writes: record::LastWrites::default(),
         resync,
+        stop: stop.clone(),
     });
     let (forgetful, sweeper) = (Arc::clone(&context), Arc::clone(&context));
     let (reader, hasty) = (Arc::clone(&context), Arc::clone(&context));
+    let beside = sender.clone();
     let (of_deployments, of_plans) = (store.clone(), store.clone());
     let (of_config_maps, queued_by_config_maps) = (store.clone(), Arc::clone(&queued));
-    let (queued_by_deployments, gone) = (Arc::clone(&queued), queued);
+    let (queued_by_deployments, gone) = (queued, Arc::clone(&context));
     let plans = watcher(
         Api::<StoredPlan>::all(seat.client()),
         watcher::Config::default(),
@@ -145,28 +169,27 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
     .modify(|plan| plan.metadata.managed_fields = None)
     .reflect(writer)
     .inspect(move |event| {
-        // The store has seen the event by now, so a plan that waits for
-        // this one to let go of a workload sees it gone.
         metrics.set_plans(phases(&of_plans));
-        if let Ok(watcher::Event::Apply(plan) | watcher::Event::Delete(plan)) = event {
-            if matches!(event, Ok(watcher::Event::Delete(_))) {
-                // However it went: nothing of it is kept.
+        match event {
+            // However it went: nothing of it is kept. The store has seen the
+            // event by now, so a plan that waits for this one to let go of a
+            // workload sees it gone.
+            Ok(watcher::Event::Delete(plan)) => {
                 forgetful.forget(plan);
+                wake_waiting(&of_plans, plan, &sender);
             }
-            for waiting in waiting_beside(&of_plans, plan) {
-                if sender.try_send(waiting).is_err() {
-                    tracing::warn!("the queue is full; a waiting plan is looked at later");
-                }
-            }
+            Ok(watcher::Event::InitDone) => forgetful.forget_vanished(),
+            _ => {}
         }
     })
     .applied_objects()
     .try_filter(move |plan| {
         let news = reader.news.is_news(plan);
         if news {
-            let plan = ObjectRef::from_obj(plan);
-            reader.pace.hurry(&plan);
-            reader.queued.add(&plan);
+            let reference = ObjectRef::from_obj(plan);
+            reader.pace.hurry(&reference);
+            reader.queued.add(&reference);
+            wake_waiting(&reader.plans, plan, &beside);
         }
         std::future::ready(news)
     });
@@ -224,10 +247,12 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
 }
 
 /// What the runtime could not hand to a pass.
-fn notice(queued: &queue::Queued, error: &controller::Error<ReconcileError, watcher::Error>) {
+fn notice(ctx: &Context, error: &controller::Error<ReconcileError, watcher::Error>) {
     if let controller::Error::ObjectNotFound(plan) = error {
         let namespace = plan.namespace.as_deref().unwrap_or_default();
-        queued.remove(&ObjectRef::new(&plan.name).within(namespace));
+        let plan = ObjectRef::new(&plan.name).within(namespace);
+        ctx.queued.remove(&plan);
+        ctx.pace.forget(&plan);
         tracing::debug!(%error, "a plan is gone");
     } else {
         tracing::warn!(%error, "the controller reports an error");
@@ -286,6 +311,19 @@ fn tracking(plans: &Store<StoredPlan>, config_map: &ObjectMeta) -> Vec<ObjectRef
         .iter()
         .map(|plan| ObjectRef::from_obj(plan.as_ref()))
         .collect()
+}
+
+/// Wakes plans that `plan` may keep from their workloads.
+fn wake_waiting(
+    plans: &Store<StoredPlan>,
+    plan: &StoredPlan,
+    triggers: &mpsc::Sender<ObjectRef<StoredPlan>>,
+) {
+    for waiting in waiting_beside(plans, plan) {
+        if triggers.try_send(waiting).is_err() {
+            tracing::warn!("the queue is full; a waiting plan is looked at later");
+        }
+    }
 }
 
 /// Plans of the same namespace that another plan keeps from their workloads.

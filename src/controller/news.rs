@@ -5,7 +5,7 @@
 //! Forgetting what was seen costs a pass too many.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{Mutex, PoisonError},
 };
@@ -25,6 +25,13 @@ impl News {
         let says = digest(plan);
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.insert(uid, says) != Some(says)
+    }
+
+    /// The uids of plans that were seen, but for these.
+    pub(super) fn all_but(&self, present: &HashSet<&str>) -> Vec<String> {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let vanished = seen.keys().filter(|uid| !present.contains(uid.as_str()));
+        vanished.cloned().collect()
     }
 
     /// Forgets a plan that is gone.
@@ -98,6 +105,8 @@ mod tests {
     fn of_a_plan_that_is_gone_nothing_is_kept() {
         let news = News::default();
         news.is_news(&plan(|_| {}));
+        assert_eq!(news.all_but(&HashSet::from(["u"])), [""; 0]);
+        assert_eq!(news.all_but(&HashSet::from(["v"])), ["u"]);
         news.forget("u");
         assert!(news.is_news(&plan(|_| {})));
     }

@@ -53,7 +53,7 @@ pub(super) async fn observe(
     status: &ReleasePlanStatus,
     sources: BTreeMap<String, Source>,
     namespace_terminating: bool,
-) -> Result<World, ReconcileError> {
+) -> Result<(World, Pods), ReconcileError> {
     let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
     let facts = PlanFacts {
         namespace_terminating,
@@ -77,7 +77,7 @@ pub(super) async fn observe(
         Vec::new()
     };
 
-    watch(ctx, stored, &scope, &mut live, needs.pods).await?;
+    let pods = watch(ctx, stored, &scope, &mut live, needs.pods).await;
     let revisions: BTreeMap<String, Arc<Revision>> =
         loaded.into_iter().map(|r| (r.name.clone(), r)).collect();
     let resting = status.release.is_none();
@@ -116,14 +116,15 @@ pub(super) async fn observe(
             workload: live.map(|live| live.workload),
         })
         .collect();
-    Ok(World {
+    let world = World {
         plan: facts,
         components,
         revisions,
         known,
         config_maps: sources,
         snapshots,
-    })
+    };
+    Ok((world, pods))
 }
 
 /// Adds what the partial template of a component would make of its workload,
@@ -254,23 +255,35 @@ pub(super) async fn is_terminating(
     Ok(namespace.is_none_or(|namespace| namespace.metadata.deletion_timestamp.is_some()))
 }
 
-/// Keeps the watches on pods while they are needed, and adds what they say.
+/// When the pods have to be looked at again, beside what their watches tell.
+#[derive(Default)]
+pub(super) struct Pods {
+    /// Whether something of them could not be read.
+    pub(super) unread: bool,
+    /// Time until a pod that is ready counts as available.
+    pub(super) wake: Option<Duration>,
+}
+
+/// Keeps the watches on pods while they are needed, and adds what they say. Where
+/// they cannot be read nothing is said of them: the deadlines count all the same.
 async fn watch(
     ctx: &Context,
     stored: &StoredPlan,
     scope: &[Scope],
     live: &mut [Option<Live>],
     needed: bool,
-) -> Result<(), ReconcileError> {
+) -> Pods {
     let uid = stored.metadata.uid.as_deref().unwrap_or_default();
     if !needed {
         ctx.watches.stop(uid);
-        return Ok(());
+        return Pods::default();
     }
     let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
     let plan = ObjectRef::from_obj(stored);
     let looks = scope.iter().zip(live).map(async |(scope, live)| {
-        let Some(live) = live else { return Ok(()) };
+        let Some(live) = live else {
+            return Pods::default();
+        };
         let watched = Watched {
             uid,
             namespace,
@@ -279,17 +292,33 @@ async fn watch(
             min_ready: live.min_ready,
             refusing: live.refusing,
         };
-        ctx.watches.ensure(&plan, &watched)?;
-        let now = ctx.clock.now();
-        let digest = canon::digest(&live.workload.template);
-        let said = ctx
+        match ctx
             .watches
-            .new_pods(&watched, &live.workload, digest, now)
-            .await?;
-        live.workload.new_pods = said;
-        Ok(())
+            .look(&plan, &watched, &live.workload, ctx.clock.now())
+            .await
+        {
+            Ok(seen) => {
+                let (said, wake) = seen.unzip();
+                live.workload.new_pods = said;
+                Pods {
+                    unread: false,
+                    wake: wake.flatten(),
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%namespace, %error, "a release goes on without what its pods say");
+                Pods {
+                    unread: true,
+                    wake: None,
+                }
+            }
+        }
     });
-    try_join_all(looks).await.map(drop)
+    let seen = join_all(looks).await;
+    Pods {
+        unread: seen.iter().any(|pods| pods.unread),
+        wake: seen.iter().filter_map(|pods| pods.wake).min(),
+    }
 }
 
 /// Reads a workload without a typed round trip, so that fields of its template

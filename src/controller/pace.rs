@@ -84,6 +84,12 @@ impl Pace {
         });
     }
 
+    /// Forgets all plans but those that `is` answers yes to.
+    pub(super) fn keep(&self, is: impl Fn(&ObjectRef<StoredPlan>) -> bool) {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|(namespace, name), _| is(&ObjectRef::new(name).within(namespace)));
+    }
+
     /// Forgets a plan that is gone.
     pub(super) fn forget(&self, plan: &ObjectRef<StoredPlan>) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,6 +161,11 @@ mod tests {
     #[test]
     fn of_a_plan_that_is_gone_nothing_is_kept() {
         let (pace, start) = (Pace::default(), Instant::now());
+        pace.end(&plan(), start, None);
+        pace.keep(|kept| *kept == plan());
+        assert_eq!(ask(&pace, start), Err(SPACING));
+        pace.keep(|_| false);
+        assert_eq!(ask(&pace, start), Ok(false));
         pace.end(&plan(), start, None);
         pace.forget(&plan());
         assert_eq!(ask(&pace, start), Ok(false));

@@ -46,13 +46,20 @@ pub(super) async fn reconcile(
         Ok(hurry) => hurry,
         Err(wait) => return Ok(Action::requeue(wait)),
     };
-    let _turn = ctx.turns.take(&hurry).await;
+    let _turn = tokio::select! {
+        biased;
+        () = ctx.stop.cancelled() => return Ok(Action::await_change()),
+        turn = ctx.turns.take(&hurry) => turn,
+    };
     ctx.queued.remove(&reference);
     ctx.pace.begin(&reference);
+    // It may be gone since it was woken, or another by now.
+    let Some(plan) = ctx.plans.get(&reference) else {
+        ctx.forget(&plan);
+        return Ok(Action::await_change());
+    };
     let started = Instant::now();
-    // It may have waited for its turn, and who waits should not take the room
-    // of a whole pass.
-    let plan = ctx.plans.get(&reference).unwrap_or(plan);
+    // Boxed, so that who waits does not take the room of a whole pass.
     let limited = tokio::time::timeout(LIMIT, Box::pin(pass(&plan, &ctx)));
     let guarded = AssertUnwindSafe(limited).catch_unwind();
     let outcome = match guarded.await {
@@ -97,6 +104,11 @@ pub(super) async fn reconcile(
             wait.delay
         }
     };
+    // What was kept in a pass over a plan that is gone by now, nobody will forget.
+    let cached = ctx.plans.get(&reference);
+    if cached.is_none_or(|cached| cached.metadata.uid != plan.metadata.uid) {
+        ctx.forget(&plan);
+    }
     ctx.pace.end(&reference, Instant::now(), Some(wake));
     Ok(Action::requeue(wake))
 }
@@ -139,27 +151,31 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Wake, ReconcileError
         parsed.resolved(uid, &machine::digests(&status, &sources))
     });
     let parsed = parsed.as_ref();
-    let mut world = observe::observe(ctx, &plan, parsed, &status, sources, terminating).await?;
-    let again = read_again(ctx, &world);
+    let (mut world, pods) =
+        observe::observe(ctx, &plan, parsed, &status, sources, terminating).await?;
+    let again = read_again(ctx, &world, pods.unread);
     let decision = carry_out(ctx, &mut plan, parsed, &status, &mut world).await?;
     if decision.actions.contains(&machine::Action::RemoveFinalizer) {
         events::tell(ctx, &plan, &decision.events).await;
         return Ok(Wake::Never);
     }
-    let put_off = record::record(ctx, &plan, &decision.status).await?;
+    let next = record::record(ctx, &plan, &decision.status).await?;
     log(&plan, &decision);
     count(ctx, &status, &decision.status);
     events::tell(ctx, &plan, &decision.events).await;
-    let wake = [decision.wake, put_off, again].into_iter().flatten().min();
+    let wakes = [decision.wake, next, again, pods.wake];
+    let wake = wakes.into_iter().flatten().min();
     Ok(Wake::After(wake.unwrap_or(ctx.resync).min(ctx.resync)))
 }
 
 /// The plan, from the cache unless that may be behind: a decision on what was
-/// there before our own last write would be made twice, and one that lost a race
-/// would lose it again. None if it is gone.
+/// there before our own last write would be made twice, one that lost a race would
+/// lose it again, and after an error nobody knows what was written. None if it is
+/// gone.
 async fn newest(cached: &StoredPlan, ctx: &Context) -> Result<Option<StoredPlan>, ReconcileError> {
     let uid = cached.metadata.uid.as_deref().unwrap_or_default();
-    if ctx.last_writes.are_in(cached) && !ctx.conflicts.any(uid) {
+    let failed = ctx.conflicts.has_failed(uid) || ctx.backoffs.has_failed(uid);
+    if ctx.last_writes.are_in(cached) && !failed {
         return Ok(Some(cached.clone()));
     }
     let name = cached.name_any();
@@ -171,9 +187,10 @@ async fn newest(cached: &StoredPlan, ctx: &Context) -> Result<Option<StoredPlan>
         .map_err(ReconcileError::api(doing))
 }
 
-/// When to look again at ConfigMaps that could not be read; none if all were.
-fn read_again(ctx: &Context, world: &World) -> Option<Duration> {
-    let unread = world.config_maps.values().any(|source| source.unknown)
+/// When to look again at what could not be read; none if all was.
+fn read_again(ctx: &Context, world: &World, pods: bool) -> Option<Duration> {
+    let unread = pods
+        || world.config_maps.values().any(|source| source.unknown)
         || world.snapshots.values().any(|kept| *kept == Kept::Unknown);
     if !unread {
         ctx.unreadable.reset(&world.plan.uid);

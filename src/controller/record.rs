@@ -37,6 +37,13 @@ impl LastWrites {
         change(entries.entry(uid).or_default())
     }
 
+    /// Time since the status was last written.
+    fn since(&self, plan: &StoredPlan) -> Option<Duration> {
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = entries.get(plan.metadata.uid.as_deref().unwrap_or_default())?;
+        last.status_at.map(|at| at.elapsed())
+    }
+
     /// Notes a plan as a write returned it.
     pub(super) fn note(&self, plan: &StoredPlan) {
         self.change(plan, |last| last.version = version(plan));
@@ -74,8 +81,13 @@ fn version(plan: &StoredPlan) -> Option<u64> {
     plan.metadata.resource_version.as_deref()?.parse().ok()
 }
 
-/// Writes the status if it differs. Answers how long to wait for a write that
-/// was put off because it only tells of progress.
+/// What a write of more than progress leads to is looked at after this time, if
+/// the watch has not told of it before.
+const FOLLOW_UP: Duration = Duration::from_millis(500);
+
+/// Writes the status if it differs. Answers when to look at the plan again: for a
+/// write that was put off because it only tells of progress, and for what follows
+/// from one that was made.
 pub(super) async fn record(
     ctx: &Context,
     plan: &StoredPlan,
@@ -85,9 +97,9 @@ pub(super) async fn record(
     if current == *status {
         return Ok(None);
     }
-    let last = ctx.last_writes.change(plan, |last| last.status_at);
-    if without_progress(&current) == without_progress(status)
-        && let Some(since) = last.map(|at| at.elapsed())
+    let progress = without_progress(&current) == without_progress(status);
+    if progress
+        && let Some(since) = ctx.last_writes.since(plan)
         && since < PROGRESS
     {
         return Ok(Some(PROGRESS.saturating_sub(since)));
@@ -112,7 +124,7 @@ pub(super) async fn record(
     ctx.last_writes.note(&written);
     ctx.last_writes
         .change(plan, |last| last.status_at = Some(Instant::now()));
-    Ok(None)
+    Ok((!progress).then_some(FOLLOW_UP))
 }
 
 /// The status without what only tells how far a stage is.

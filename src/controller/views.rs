@@ -195,6 +195,10 @@ pub(super) fn is_of(set: &str, pod: &PodView) -> bool {
     owner(&pod.metadata, |o| o.kind == "ReplicaSet" && o.name == set)
 }
 
+/// What pods say, and how long it takes until one that is ready counts as
+/// available.
+pub(super) type Seen = (NewPods, Option<Duration>);
+
 /// What the pods of the ReplicaSet of this name say; pods that are going do not
 /// count. A pod is available once it has been ready for `min_ready`.
 pub(super) fn new_pods<'a>(
@@ -203,38 +207,37 @@ pub(super) fn new_pods<'a>(
     min_ready: Duration,
     now: Timestamp,
     pods: impl Iterator<Item = &'a PodView>,
-) -> NewPods {
+) -> Seen {
     let pods: Vec<_> = pods
         .filter(|pod| pod.metadata.deletion_timestamp.is_none() && is_of(set, pod))
         .collect();
-    let available = pods.iter().filter(|pod| is_available(pod, min_ready, now));
-    let available = i32::try_from(available.count()).unwrap_or(i32::MAX);
+    let waits = pods.iter().filter_map(|pod| wait(pod, min_ready, now));
+    let (available, waiting): (Vec<_>, Vec<_>) = waits.partition(Duration::is_zero);
+    let available = i32::try_from(available.len()).unwrap_or(i32::MAX);
     let mut faults: Vec<PodFault> = pods.iter().copied().flat_map(faults).collect();
     faults.sort_by(|a, b| {
         let rank = |fault: &PodFault| (fault.cause.is_none(), -fault.restarts);
         rank(a).cmp(&rank(b)).then_with(|| a.pod.cmp(&b.pod))
     });
     faults.truncate(5);
-    NewPods {
+    let said = NewPods {
         available,
         refused,
         faults,
-    }
+    };
+    (said, waiting.into_iter().min())
 }
 
-fn is_available(pod: &PodView, min_ready: Duration, now: Timestamp) -> bool {
+/// How long it takes until a ready pod is available; none if it is not ready.
+fn wait(pod: &PodView, min_ready: Duration, now: Timestamp) -> Option<Duration> {
     let status = &pod.status;
     let ended = matches!(status.phase.as_str(), "Succeeded" | "Failed");
     let ready = status.ready.as_ref().filter(|ready| ready.status == "True");
-    !ended
-        && ready.is_some_and(|ready| {
-            let since = ready.last_transition_time.as_ref();
-            min_ready.is_zero()
-                || since.is_some_and(|since| {
-                    Duration::try_from(now.duration_since(since.0))
-                        .is_ok_and(|passed| passed >= min_ready)
-                })
-        })
+    let ready = ready.filter(|_| !ended)?;
+    // Another clock may be ahead of ours.
+    let since = ready.last_transition_time.as_ref().map(|since| since.0);
+    let passed = since.and_then(|since| Duration::try_from(now.duration_since(since)).ok());
+    Some(min_ready.saturating_sub(passed.unwrap_or_default()))
 }
 
 fn owner(meta: &ObjectMeta, is: impl Fn(&OwnerReference) -> bool) -> bool {
@@ -344,9 +347,13 @@ mod tests {
 
     const NOW: &str = "2026-01-01T00:01:00Z";
 
-    fn said(min_ready: u64, pods: &[PodView]) -> NewPods {
+    fn seen(min_ready: u64, pods: &[PodView]) -> Seen {
         let min_ready = Duration::from_secs(min_ready);
         new_pods("new", None, min_ready, NOW.parse().unwrap(), pods.iter())
+    }
+
+    fn said(min_ready: u64, pods: &[PodView]) -> NewPods {
+        seen(min_ready, pods).0
     }
 
     #[test]
@@ -396,9 +403,13 @@ mod tests {
             pod("no-status", "new", json!({})),
             going,
         ];
-        assert_eq!(said(0, &pods).available, 3);
-        assert_eq!(said(60, &pods).available, 1);
-        assert_eq!(said(61, &pods).available, 0);
+        let seen = |min_ready: u64| {
+            let (said, wake) = seen(min_ready, &pods);
+            (said.available, wake.map(|wake| wake.as_secs()))
+        };
+        assert_eq!(seen(0), (3, None));
+        assert_eq!(seen(60), (1, Some(60)));
+        assert_eq!(seen(61), (0, Some(1)));
     }
 
     #[test]

@@ -27,12 +27,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     ReconcileError,
-    views::{self, PodView, ReplicaSetView},
+    views::{self, PodView, ReplicaSetView, Seen},
 };
 use crate::{
     api::{Cause, StoredPlan},
     cluster::Connections,
-    machine::{NewPods, Workload},
+    fields::canon,
+    machine::Workload,
     plan::Target,
 };
 
@@ -106,11 +107,7 @@ impl Watches {
     ///
     /// # Errors
     /// If there can be no connection to watch on.
-    pub(super) fn ensure(
-        &self,
-        plan: &ObjectRef<StoredPlan>,
-        of: &Watched<'_>,
-    ) -> Result<(), ReconcileError> {
+    fn ensure(&self, plan: &ObjectRef<StoredPlan>, of: &Watched<'_>) -> Result<(), ReconcileError> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let plan_entries = entries.entry(of.uid.to_owned()).or_default();
         if plan_entries
@@ -178,24 +175,27 @@ impl Watches {
             .remove(uid);
     }
 
-    /// What the pods of a component say at `now`; none until the first full list
-    /// is in.
+    /// Watches the pods of a component, and answers what they say at `now` and how
+    /// long it takes until one that is ready counts as available; none until the
+    /// first full list is in.
     ///
     /// # Errors
-    /// If the ReplicaSets have to be read and cannot be.
-    pub(super) async fn new_pods(
+    /// If there can be no connection to watch on, or the ReplicaSets have to be
+    /// read and cannot be.
+    pub(super) async fn look(
         &self,
+        plan: &ObjectRef<StoredPlan>,
         of: &Watched<'_>,
         workload: &Workload,
-        template_digest: String,
         now: Timestamp,
-    ) -> Result<Option<NewPods>, ReconcileError> {
+    ) -> Result<Option<Seen>, ReconcileError> {
+        self.ensure(plan, of)?;
         let Some((pods, known)) = self.known(of) else {
             return Ok(None);
         };
         let template = Template {
             deployment_uid: workload.uid.clone(),
-            digest: template_digest,
+            digest: canon::digest(&workload.template),
         };
         let known = known.filter(|set| set.of == template).map(|set| set.name);
         // Pods that are of no set that is known: it is another by now.
@@ -205,23 +205,17 @@ impl Watches {
         // Until its controller has seen the template there is no set to be found.
         let listed = match &known {
             Some(_) if !of.refusing => None,
-            None if !workload.observed => return Ok(Some(NewPods::default())),
+            None if !workload.observed => return Ok(Some(Seen::default())),
             _ => self.look_up(of, workload).await?,
         };
         let refused = listed.as_ref().and_then(views::refused);
-        let Some(set) = listed.map(|set| set.name_any()).or(known) else {
-            return Ok(Some(NewPods::default()));
+        let Some(name) = listed.map(|set| set.name_any()).or(known) else {
+            return Ok(Some(Seen::default()));
         };
         let pods = pods.state();
         let pods = pods.iter().map(AsRef::as_ref);
-        let said = views::new_pods(&set, refused, of.min_ready, now, pods);
-        self.remember(
-            of,
-            Set {
-                name: set,
-                of: template,
-            },
-        );
+        let said = views::new_pods(&name, refused, of.min_ready, now, pods);
+        self.remember(of, Set { name, of: template });
         Ok(Some(said))
     }
 

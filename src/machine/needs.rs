@@ -17,7 +17,7 @@ pub struct Needs {
     /// Components whose templates, the partial and the frozen one, have to go
     /// through a dry run.
     pub dry_run: Vec<bool>,
-    /// Whether pods and ReplicaSets of the components have to be watched.
+    /// Whether the pods of the components have to be watched.
     pub pods: bool,
     /// Revisions to load.
     pub revisions: Vec<String>,

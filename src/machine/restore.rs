@@ -494,9 +494,10 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision) {
     commands::lift_hold(ctx);
     ctx.status.release = None;
     reset(ctx, ComponentState::Stable);
-    stable::remember(ctx, Some(stable));
+    // What is refused is remembered as known, so the list has its length first.
     let limit = ctx.input.plan.map_or(10, |plan| plan.history_limit());
     prune(ctx, limit);
+    stable::remember(ctx, Some(stable));
     let text = format!(
         "everything that was moved is back on {} and available ({})",
         stable.name,

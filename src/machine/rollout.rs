@@ -534,8 +534,8 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
         .refused
         .retain(|refused| refused.revision != target.name);
     reset(ctx, ComponentState::Stable);
-    stable::remember(ctx, Some(target));
     prune(ctx, plan.history_limit());
+    stable::remember(ctx, Some(target));
     let text = format!("{} is released and healthy", target.name);
     ctx.tell(false, Reason::Released, &text);
     stable::rest(ctx, plan);

@@ -27,7 +27,7 @@ use crate::{
         store::Store,
     },
     clock::{Clock, SystemClock},
-    cluster::{self, ConnectError, Connections},
+    cluster::{ConnectError, Connections, Connector},
     config::{ConfigError, RunArgs},
     health::{self, Gate, Readiness},
     metrics::Metrics,
@@ -153,8 +153,8 @@ where
     let health_listener = tls::listen(args.health_listen)?;
     let webhook_address = webhook_listener.local_addr()?;
 
-    let reached = configure(args).await?;
-    let client = cluster::connect(reached.clone())?;
+    let connector = Connector::new(configure(args).await?)?;
+    let client = connector.client()?;
     let readiness = Readiness::new();
     let metrics = Metrics::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -188,7 +188,8 @@ where
     };
     let credentials = keeper.load().await?;
     let config = RustlsConfig::from_config(tls::server_config(&credentials)?);
-    let lookup = Arc::new(ClusterLookup::new(client.clone()));
+    // Admission has little time and must not stand behind the controller.
+    let lookup = Arc::new(ClusterLookup::new(connector.client()?));
     let router = webhook::router(Webhook::new(
         lookup,
         metrics.clone(),
@@ -214,7 +215,7 @@ where
         CONTROLLER,
         controller(Context {
             client,
-            connections: Connections::new(reached),
+            connections: Connections::new(connector),
             user,
             metrics,
             clock,

@@ -51,7 +51,7 @@ async fn a_release_costs_at_most_eight_writes() {
 /// Passes that a release may take beside those of its duration.
 const PASSES: usize = 12;
 /// Passes for each second in which pods come and go.
-const PASSES_PER_SECOND: f64 = 3.0;
+const PASSES_PER_SECOND: f64 = 2.0;
 
 /// Pods that come, get ready and go are dozens of events, of which most say
 /// nothing: the plan is looked at a few times a second at most.

@@ -55,6 +55,31 @@ fn the_end_of_a_way_back_is_its_last_write() {
     quiet(failing, "Undone");
 }
 
+/// A refusal that fell out of a list of one is none, so the content that it was
+/// of is tried, and is never taken for what is released.
+#[test]
+fn content_whose_refusal_was_dropped_is_tried_again() {
+    let mut spec = templated(&[("cart", "cart:1")]);
+    spec["revisionHistoryLimit"] = json!(1);
+    let mut sim = Sim::settled(spec, &[("cart", "cart:1")]);
+    sim.want("cart", "cart:2-crash");
+    sim.run_to_the_end();
+    sim.want("cart", "cart:3-crash");
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.want("cart", "cart:2-crash");
+    sim.run_to_the_end();
+    assert_eq!(sim.image("cart"), "cart:1");
+    sim.run(2);
+    assert!(!sim.ready());
+    sim.run_to_the_end();
+    let record = sim.status.history.last().unwrap();
+    assert_eq!(
+        (record.number, record.result),
+        (3, ReleaseResult::RolledBack)
+    );
+    assert_eq!(sim.reason(), "RolledBack");
+}
+
 #[test]
 fn newer_content_is_tried() {
     let mut sim = rolled_back();

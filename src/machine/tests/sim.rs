@@ -495,11 +495,12 @@ impl Sim {
     /// Runs until the pass that records the next end of a release, that pass
     /// included.
     pub(super) fn run_to_the_end(&mut self) {
-        let records = self.status.history.len();
+        let last = |sim: &Self| sim.status.history.last().map(|record| record.number);
+        let before = last(self);
         for _ in 0..2000 {
             self.elapse();
             for _ in 0..PASSES {
-                if self.status.history.len() > records {
+                if last(self) != before {
                     return;
                 }
                 if !self.pass() {
