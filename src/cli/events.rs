@@ -404,7 +404,7 @@ mod tests {
             11m   releaseplan/shop       Normal     ReleaseStarted     2 begins (x3)
             10m   replicaset/cart-77aa   Normal     SuccessfulCreate   made (x3)
             10m   pod/web-5d4f8c-x2x4z   Warning    BackOff            back-off (x3)
-            10m   releaseplan/shop       Warning    RolledBack         release 2 of shop-cccc ended: ContainerRestarts: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
+            10m   releaseplan/shop       Warning    RolledBack         release 2 of shop-cccc ended: ContainerRestarts of component web: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
         "#]].assert_eq(&text);
         let document = serde_json::to_string(&Document::new("Events", &happened)).unwrap();
         assert!(document.starts_with(

@@ -20,7 +20,9 @@ use super::{
     Streams, Table, WAITS, age, clean, list_all, plan_name, print_all, styled,
 };
 use crate::{
-    api::{PLAN_UID, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult, StoredPlan},
+    api::{
+        Failure, PLAN_UID, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult, StoredPlan,
+    },
     fields,
     plan::Target,
     revision::{Revision, RevisionData},
@@ -249,7 +251,7 @@ fn history(plan: &StoredPlan, revisions: &HashMap<(String, String), RevisionData
         ended_at: None,
         result: None,
         unproven: false,
-        message: release.failure.as_ref().map(|f| f.message.clone()),
+        message: release.failure.as_ref().map(Failure::told),
     });
     History {
         namespace: plan.metadata.namespace.clone().unwrap_or_default(),
@@ -431,7 +433,7 @@ mod tests {
             2         shop-cccc    Content   RolledBack   11m   60s     joe    cart: containers[app].image: cart:2 → cart:3, containers[app].env[TOKEN].value: changed; web: containers[app].image: web:1 → web:2, containers[app].env[TOKEN].value: changed
             1         shop-bbbb*   Content   Succeeded    60m   2m30s   jane   cart: containers[app].image: cart:1 → cart:2, containers[app].env[TOKEN].value: changed
             * shop-bbbb is stable: a rollback returns to it
-            release 2: ContainerRestarts: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
+            release 2: ContainerRestarts of component web: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
         "#]].assert_eq(&text);
     }
 
@@ -468,7 +470,7 @@ mod tests {
             2         shop-cccc    Content   RolledBack   11m   60s     joe    ?
             1         shop-bbbb*   Content   Succeeded    60m   2m30s   jane   ?
             * shop-bbbb is stable: a rollback returns to it
-            release 2: ContainerRestarts: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
+            release 2: ContainerRestarts of component web: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
         "#]].assert_eq(&text);
     }
 
@@ -536,7 +538,7 @@ mod tests {
                   "startedAt": "2026-03-01T11:49:00Z",
                   "endedAt": "2026-03-01T11:50:00Z",
                   "result": "RolledBack",
-                  "message": "ContainerRestarts: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)"
+                  "message": "ContainerRestarts of component web: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)"
                 },
                 {
                   "number": 1,

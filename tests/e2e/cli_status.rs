@@ -225,7 +225,9 @@ async fn the_cause_of_a_rollback_reads_the_same_everywhere() {
     assert!(said.stdout.contains(&cause), "{said:#?}");
 
     watched
-        .line(&format!("RolledBack: ContainerRestarts: {cause}"))
+        .line(&format!(
+            "RolledBack: ContainerRestarts of component web: {cause}"
+        ))
         .await;
     let lines = watched.all();
     assert!(

@@ -1,18 +1,27 @@
-//! Deployments, ReplicaSets and pods as far as a person wants to see them,
-//! trimmed while they are decoded: a plan may have a thousand pods, and most of
-//! each is not shown.
+//! Deployments, ReplicaSets, pods and revisions as far as a person wants to see
+//! them, trimmed while they are decoded: a plan may have a thousand pods, and
+//! most of each is not shown.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use k8s_openapi::{
     api::{
-        apps::v1::{Deployment, ReplicaSet},
+        apps::v1::{ControllerRevision, Deployment, ReplicaSet},
         core::v1::{ContainerStatus, Pod, PodCondition},
     },
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time},
 };
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::{
+    api::WorkloadRef,
+    config_maps::{self, Tracked},
+};
 
 /// Annotation by which the Deployment's controller numbers templates, on the
 /// Deployment and on its ReplicaSets.
@@ -41,6 +50,9 @@ pub(super) struct DeploymentSpecView {
     pub(super) paused: bool,
     /// Which pods are its.
     pub(super) selector: LabelSelector,
+    /// ConfigMaps that its pod template names.
+    #[serde(rename = "template", deserialize_with = "config_map_names")]
+    pub(super) config_maps: BTreeSet<String>,
 }
 
 /// What a Deployment's controller says.
@@ -163,6 +175,41 @@ pub(super) struct PodStatusView {
     pub(super) init_container_statuses: Vec<ContainerStatus>,
 }
 
+/// A revision of a plan, trimmed: which contents of ConfigMaps belong to it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RevisionView {
+    /// Trimmed metadata.
+    #[serde(deserialize_with = "meta")]
+    pub(super) metadata: ObjectMeta,
+    data: RevisionDataView,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct RevisionDataView {
+    components: Vec<FrozenView>,
+}
+
+/// A component of a revision, trimmed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct FrozenView {
+    workload: WorkloadRef,
+    config_maps: Vec<Tracked>,
+}
+
+impl RevisionView {
+    /// The contents of ConfigMaps that belong to a workload; none if the revision
+    /// does not know it.
+    #[must_use]
+    pub(super) fn config_maps(&self, workload: &WorkloadRef) -> Option<&[Tracked]> {
+        let mut components = self.data.components.iter();
+        let frozen = components.find(|frozen| frozen.workload == *workload)?;
+        Some(&frozen.config_maps)
+    }
+}
+
 impl DeploymentView {
     /// Pods wanted.
     #[must_use]
@@ -216,6 +263,11 @@ pub(super) fn template_number(meta: &ObjectMeta) -> Option<i64> {
 pub(super) fn is_owned(meta: &ObjectMeta, uid: &str) -> bool {
     let owners = meta.owner_references.as_deref().unwrap_or_default();
     owners.iter().any(|owner: &OwnerReference| owner.uid == uid)
+}
+
+/// Of a pod template, the ConfigMaps that it names.
+fn config_map_names<'de, D: Deserializer<'de>>(input: D) -> Result<BTreeSet<String>, D::Error> {
+    Ok(config_maps::names(&Value::deserialize(input)?))
 }
 
 /// Metadata without what is large and not shown, `managedFields` above all.
@@ -287,3 +339,4 @@ macro_rules! view_of {
 view_of!(DeploymentView, Deployment);
 view_of!(ReplicaSetView, ReplicaSet);
 view_of!(PodView, Pod);
+view_of!(RevisionView, ControllerRevision);
