@@ -33,8 +33,11 @@ async fn an_edit_of_a_config_map_is_a_difference_and_a_release_to_wait_for() {
     let snapshot = kept.keys().find(|name| name.starts_with("settings-"));
     let snapshot = snapshot.unwrap();
     let said = belay(&scene, &["status", "shop"]).await.exits(0);
-    let line = format!("config settings → {snapshot}\n");
-    assert!(said.stdout.contains(&line), "{line}: {said:#?}");
+    let rests = format!("config settings → {snapshot}");
+    assert!(
+        said.stdout.contains(&format!("{rests}\n")),
+        "{rests}: {said:#?}"
+    );
     assert!(said.stdout.contains("config site → contents "), "{said:#?}");
     // Who may only see plans is told what the plan itself says of them.
     allow(&scene, "reader", "get, list, watch").await;
@@ -68,7 +71,7 @@ async fn an_edit_of_a_config_map_is_a_difference_and_a_release_to_wait_for() {
 
     // So does one that is watched.
     let watched = Watched::start(&scene, &["status", "shop", "--watch"]);
-    watched.line(line.trim_end()).await;
+    watched.line(&rests).await;
 
     // Who may not read the contents is not told that there is no difference.
     allow(&scene, "ann", "get").await;

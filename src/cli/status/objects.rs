@@ -2,10 +2,7 @@
 //! them, trimmed while they are decoded: a plan may have a thousand pods, and
 //! most of each is not shown.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
     api::{
@@ -14,12 +11,12 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time},
 };
-use kube::Resource;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::{
     api::WorkloadRef,
+    cluster::{Condition, replica_failure, view_of},
     config_maps::{self, Tracked},
 };
 
@@ -120,20 +117,7 @@ pub(super) struct ReplicaSetStatusView {
     /// Pods that are ready.
     pub(super) ready_replicas: i32,
     /// What is in the way of more.
-    pub(super) conditions: Vec<ConditionView>,
-}
-
-/// A condition of a ReplicaSet.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ConditionView {
-    /// Its type.
-    #[serde(rename = "type")]
-    pub(super) type_: String,
-    /// Whether it holds.
-    pub(super) status: String,
-    /// What it says.
-    pub(super) message: Option<String>,
+    pub(super) conditions: Vec<Condition>,
 }
 
 /// A pod, trimmed.
@@ -245,10 +229,7 @@ impl ReplicaSetView {
     /// Why it cannot create its pods, if that is so.
     #[must_use]
     pub(super) fn refused(&self) -> Option<&str> {
-        let failed =
-            |c: &&ConditionView| c.type_ == "ReplicaFailure" && c.status.as_str() == "True";
-        let condition = self.status.conditions.iter().find(failed)?;
-        Some(condition.message.as_deref().unwrap_or("no message"))
+        replica_failure(&self.status.conditions)
     }
 }
 
@@ -301,39 +282,6 @@ fn meta<'de, D: Deserializer<'de>>(input: D) -> Result<ObjectMeta, D::Error> {
         annotations: number.map(|number| [number].into()),
         ..ObjectMeta::default()
     })
-}
-
-macro_rules! view_of {
-    ($view:ty, $kind:ty) => {
-        impl Resource for $view {
-            type DynamicType = ();
-            type Scope = <$kind as Resource>::Scope;
-
-            fn kind(dt: &()) -> Cow<'_, str> {
-                <$kind as Resource>::kind(dt)
-            }
-
-            fn group(dt: &()) -> Cow<'_, str> {
-                <$kind as Resource>::group(dt)
-            }
-
-            fn version(dt: &()) -> Cow<'_, str> {
-                <$kind as Resource>::version(dt)
-            }
-
-            fn plural(dt: &()) -> Cow<'_, str> {
-                <$kind as Resource>::plural(dt)
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
 }
 
 view_of!(DeploymentView, Deployment);

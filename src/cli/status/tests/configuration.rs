@@ -24,7 +24,9 @@ fn shown(cluster: &Cluster, width: usize) -> String {
 fn maps(cluster: &Cluster) -> String {
     let text = shown(cluster, 200);
     let lines = text.lines().filter(|line| line.contains(" config "));
-    lines.map(|line| line.to_owned() + "\n").collect()
+    lines
+        .map(|line| line.trim_start().to_owned() + "\n")
+        .collect()
 }
 
 #[test]
