@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::{
     api::{apps::v1::ReplicaSet, core::v1::Pod},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
     jiff::Timestamp,
 };
 use serde::{Deserialize, Deserializer};
@@ -253,6 +253,7 @@ fn faults(pod: &PodView) -> impl Iterator<Item = PodFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::json;
 
     fn template(image: &str) -> Value {

@@ -58,8 +58,15 @@ pub(super) async fn trees(
         if !read.contains_key(namespace) {
             let there = plans.iter().filter(|plan| namespace_of(plan) == namespace);
             let names = workloads(there.clone());
-            let records = tracking(there);
-            let below = below(client, namespace, &names, records.as_deref()).await?;
+            let records = tracking(there.clone());
+            let revisions = only(&revisions(there));
+            let below = below(
+                client,
+                namespace,
+                &names,
+                (records.as_deref(), revisions.as_deref()),
+            );
+            let below = below.await?;
             read.insert(namespace, below);
         }
     }
@@ -117,6 +124,16 @@ pub(super) fn tracking<'a>(plans: impl Iterator<Item = &'a StoredPlan>) -> Optio
     (!uids.is_empty()).then(|| format!("{PLAN_UID} in ({})", uids.join(",")))
 }
 
+/// Names of the revisions that plans stand at.
+fn revisions<'a>(plans: impl Iterator<Item = &'a StoredPlan>) -> BTreeSet<String> {
+    let status = plans.filter_map(|plan| plan.status.as_ref());
+    let names = status.flat_map(|status| {
+        let target = status.release.as_ref().and(status.target_revision.as_ref());
+        status.stable_revision.iter().chain(target)
+    });
+    names.cloned().collect()
+}
+
 /// What has to be told if a kind cannot be read; an error if that is not for
 /// want of rights.
 fn read<T>(
@@ -147,14 +164,16 @@ async fn below(
     client: &Client,
     namespace: &str,
     names: &BTreeSet<String>,
-    records: Option<&str>,
+    records: (Option<&str>, Option<&str>),
 ) -> Result<Read, CliError> {
     let mut unread = Vec::new();
     let fields = only(names);
     let records = async {
         match records {
-            Some(_) => list::<RevisionView>(client, namespace, None, records).await,
-            None => Ok(Vec::new()),
+            (Some(labels), fields) => {
+                list::<RevisionView>(client, namespace, fields, Some(labels)).await
+            }
+            (None, _) => Ok(Vec::new()),
         }
     };
     let (all, revisions) = futures::future::join(
@@ -215,6 +234,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::status::fixtures;
     use serde_json::json;
 
     #[test]
@@ -233,5 +253,18 @@ mod tests {
         assert_eq!(of(&plans).as_deref(), Some("belay.dev/plan-uid in (a,b)"));
         assert_eq!(of(&plans[1..2]), None);
         assert_eq!(of(&[]), None);
+    }
+
+    /// A revision may be large, and at rest one is enough.
+    #[test]
+    fn at_rest_only_the_stable_revision_is_read() {
+        let rests = fixtures::configured('a', 'b', "cart-config", false).plan;
+        let goes = fixtures::configuration("Promote", 'a').plan;
+        let of = |plan: &Option<StoredPlan>| only(&revisions(plan.iter()));
+        assert_eq!(
+            of(&rests),
+            Some(format!("metadata.name={}", fixtures::STABLE))
+        );
+        assert_eq!(of(&goes), None);
     }
 }

@@ -35,8 +35,8 @@ fn a_release_shows_from_which_contents_to_which() {
     expect_file!["../golden/configuration_80.txt"].assert_eq(&shown(&cluster, 80));
     expect_file!["../golden/configuration_200.txt"].assert_eq(&shown(&cluster, 200));
     expect![[r#"
-            ├ config cart-config: cart-config-5f18390fec (live) → back to cart-config-c6de670128
-            ├ config web-config: contents dddddddddd → back to contents bbbbbbbbbb
+        ├ config cart-config: cart-config-bfd6ef2148 (live) → back to cart-config-a9fe79a470
+        ├ config web-config: contents 3fa5834dc9 → back to contents c100f95c19
     "#]]
     .assert_eq(&maps(&configuration("Restore", 'c')));
 }
@@ -44,25 +44,25 @@ fn a_release_shows_from_which_contents_to_which() {
 #[test]
 fn at_rest_each_shows_what_is_stable_and_where_that_is_not_what_is_there() {
     expect![[r#"
-            ├ config cart-config → cart-config-c6de670128
-            ├ config web-config → contents bbbbbbbbbb
+        ├ config cart-config → cart-config-a9fe79a470
+        ├ config web-config → contents c100f95c19
     "#]]
     .assert_eq(&maps(&configured('a', 'b', &snapshot('a'), false)));
     // Contents that were refused stay in the ConfigMap of a templated component.
     expect![[r#"
-            ├ config cart-config → cart-config-c6de670128; the ConfigMap holds other contents by now
-            ├ config web-config → contents bbbbbbbbbb
+        ├ config cart-config → cart-config-a9fe79a470; the ConfigMap holds other contents by now
+        ├ config web-config → contents c100f95c19
     "#]]
     .assert_eq(&maps(&configured('c', 'b', &snapshot('a'), false)));
     // Somebody applied a manifest.
     expect![[r#"
-            ├ config cart-config → cart-config-c6de670128; the live template names cart-config
-            ├ config web-config → contents bbbbbbbbbb
+        ├ config cart-config → cart-config-a9fe79a470; the live template names cart-config
+        ├ config web-config → contents c100f95c19
     "#]]
     .assert_eq(&maps(&configured('a', 'b', "cart-config", false)));
     expect![[r#"
-            ├ config cart-config → cart-config-c6de670128; missing, its last contents stay in use
-            ├ config web-config → contents bbbbbbbbbb
+        ├ config cart-config → cart-config-a9fe79a470; missing, its last contents stay in use
+        ├ config web-config → contents c100f95c19
     "#]]
     .assert_eq(&maps(&configured('a', 'b', &snapshot('a'), true)));
 }
@@ -72,15 +72,15 @@ fn without_the_revisions_what_is_live_is_told() {
     let mut cluster = configured('a', 'b', &snapshot('a'), false);
     cluster.revisions.clear();
     expect![[r#"
-            ├ config cart-config → cart-config-c6de670128
-            ├ config web-config → contents bbbbbbbbbb
+        ├ config cart-config → cart-config-a9fe79a470
+        ├ config web-config → contents c100f95c19
     "#]]
     .assert_eq(&maps(&cluster));
     cluster.deployments.clear();
     cluster.sets.clear();
     expect![[r#"
-            └ config cart-config → contents aaaaaaaaaa
-            └ config web-config → contents bbbbbbbbbb
+        └ config cart-config → contents ac8d8342bb
+        └ config web-config → contents c100f95c19
     "#]]
     .assert_eq(&maps(&cluster));
 }
@@ -92,8 +92,8 @@ fn one_that_never_was_there_is_waited_for() {
     let status = cluster.plan.as_mut().unwrap().status.as_mut().unwrap();
     status.config_maps[0].digest = None;
     expect![[r#"
-            ├ config cart-config; missing, it is waited for
-            ├ config web-config → contents bbbbbbbbbb
+        ├ config cart-config; missing, it is waited for
+        ├ config web-config → contents c100f95c19
     "#]]
     .assert_eq(&maps(&cluster));
 }
@@ -135,17 +135,17 @@ fn programs_are_told_the_same() {
     expect![[r#"
         [
           {
-            "digest": "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc",
-            "live": "cart-config-c6de670128",
+            "digest": "879923da020d1533f4d8e921ea7bac61e8ba41d3c89d17a4d14e3a89c6780d5d",
+            "live": "cart-config-a9fe79a470",
             "mode": "Snapshot",
             "name": "cart-config",
             "stable": {
-              "digest": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-              "snapshot": "cart-config-c6de670128"
+              "digest": "ac8d8342bbb2362d13f0a559a3621bb407011368895164b628a54f7fc33fc43c",
+              "snapshot": "cart-config-a9fe79a470"
             },
             "target": {
-              "digest": "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc",
-              "snapshot": "cart-config-5f18390fec"
+              "digest": "879923da020d1533f4d8e921ea7bac61e8ba41d3c89d17a4d14e3a89c6780d5d",
+              "snapshot": "cart-config-bfd6ef2148"
             }
           }
         ]"#]]
