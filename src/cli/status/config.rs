@@ -30,10 +30,11 @@ pub(super) fn views(
             revision.and_then(|revision| revision.config_maps(&workload).map(<[_]>::to_vec));
         tracked.unwrap_or_default()
     };
-    let stable = of(world.revision(status.stable_revision.as_ref()));
     let releases = status.release.as_ref();
     let target = releases.and(status.target_revision.as_ref());
-    let target = of(world.revision(target));
+    let names = [status.stable_revision.as_ref(), target];
+    let revisions = names.map(|name| world.revision(name));
+    let [stable, target] = revisions.map(of);
     let mut names = component.config_maps.clone();
     if !target.is_empty() || names.is_empty() {
         let known = stable.iter().chain(&target);
@@ -41,7 +42,12 @@ pub(super) fn views(
         let mut told = BTreeSet::new();
         names.retain(|name| told.insert(name.clone()));
     }
-    let mode = if component.template.is_some() {
+    // The plan tells nothing of a component that left it, nor while it is not valid.
+    let was_templated = || {
+        let mut known = revisions.into_iter().flatten();
+        component.config_maps.is_empty() && known.any(|known| known.is_templated(&workload))
+    };
+    let mode = if component.template.is_some() || was_templated() {
         ConfigMapMode::Snapshot
     } else {
         ConfigMapMode::Contents

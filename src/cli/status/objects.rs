@@ -180,6 +180,7 @@ struct RevisionDataView {
 #[serde(rename_all = "camelCase", default)]
 struct FrozenView {
     workload: WorkloadRef,
+    partial_digest: Option<String>,
     config_maps: Vec<Tracked>,
 }
 
@@ -188,9 +189,19 @@ impl RevisionView {
     /// does not know it.
     #[must_use]
     pub(super) fn config_maps(&self, workload: &WorkloadRef) -> Option<&[Tracked]> {
+        Some(&self.of(workload)?.config_maps)
+    }
+
+    /// Whether the plan said what a workload is to run.
+    #[must_use]
+    pub(super) fn is_templated(&self, workload: &WorkloadRef) -> bool {
+        self.of(workload)
+            .is_some_and(|frozen| frozen.partial_digest.is_some())
+    }
+
+    fn of(&self, workload: &WorkloadRef) -> Option<&FrozenView> {
         let mut components = self.data.components.iter();
-        let frozen = components.find(|frozen| frozen.workload == *workload)?;
-        Some(&frozen.config_maps)
+        components.find(|frozen| frozen.workload == *workload)
     }
 }
 

@@ -86,6 +86,14 @@ fn without_the_revisions_what_is_live_is_told() {
 }
 
 #[test]
+fn of_a_plan_that_is_not_valid_the_revisions_tell() {
+    let mut cluster = configured('a', 'b', &snapshot('a'), false);
+    let valid = maps(&cluster);
+    cluster.plan.as_mut().unwrap().spec["progressDeadline"] = json!("soon");
+    assert_eq!(maps(&cluster), valid);
+}
+
+#[test]
 fn one_that_never_was_there_is_waited_for() {
     let mut cluster = configured('a', 'b', "cart-config", true);
     cluster.revisions.clear();
