@@ -66,6 +66,14 @@ fn every_reason_and_condition_is_explained() {
     assert_eq!(missing, [""; 0], "reasons without a row");
 }
 
+/// What the README shows of tracked ConfigMaps is what the command prints.
+#[test]
+fn the_status_of_config_maps_is_shown_as_it_is() {
+    let golden = include_str!("../src/cli/status/golden/configuration_80.txt");
+    let (_, components) = golden.split_once("STATE\n").unwrap();
+    assert!(read("README.md").contains(components), "{components}");
+}
+
 #[test]
 fn every_phase_and_cause_is_explained() {
     let status = &schema()["status"]["properties"];

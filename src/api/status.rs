@@ -310,6 +310,42 @@ pub enum Cause {
     StatusLost,
 }
 
+impl Cause {
+    /// A failure in the one form that it has everywhere: in conditions, events,
+    /// records and commands. What says itself what it is has no name before it.
+    #[must_use]
+    pub fn told(self, component: Option<&str>, message: &str) -> String {
+        match (self, component) {
+            (
+                Self::Reverted
+                | Self::PlanDeleted
+                | Self::Aborted
+                | Self::Undone
+                | Self::StatusLost,
+                _,
+            ) => message.to_owned(),
+            (cause, Some(component)) => format!("{cause:?} of component {component}: {message}"),
+            (cause, None) => format!("{cause:?}: {message}"),
+        }
+    }
+}
+
+impl Failure {
+    /// What failed, in one sentence.
+    #[must_use]
+    pub fn told(&self) -> String {
+        self.cause.told(self.component.as_deref(), &self.message)
+    }
+}
+
+impl RefusedContent {
+    /// Why it was refused, in one sentence.
+    #[must_use]
+    pub fn told(&self) -> String {
+        self.cause.told(self.component.as_deref(), &self.message)
+    }
+}
+
 /// Content that was rolled back.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -324,6 +360,9 @@ pub struct RefusedContent {
     pub live: Vec<RefusedTemplate>,
     /// Why.
     pub cause: Cause,
+    /// Component that failed, where it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub component: Option<String>,
     /// What was seen.
     pub message: String,
     /// When it was refused.

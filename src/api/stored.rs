@@ -135,6 +135,35 @@ mod tests {
         assert_eq!(empty.spec, Value::Null);
     }
 
+    /// What an older version refused has no component, and is told without one.
+    #[test]
+    fn refused_content_of_an_older_version_is_read() {
+        let plan: StoredPlan = serde_json::from_value(json!({
+            "status": {"refused": [
+                {"revision": "shop-1", "cause": "ContainerRestarts", "message": "m",
+                 "at": "2026-01-01T00:00:00Z"},
+                {"revision": "shop-2", "cause": "ContainerRestarts", "component": "web",
+                 "message": "m", "at": "2026-01-01T00:00:00Z"},
+                {"revision": "shop-3", "cause": "Aborted", "component": "web",
+                 "message": "m", "at": "2026-01-01T00:00:00Z"},
+            ]}
+        }))
+        .unwrap();
+        let refused = plan.status.unwrap().refused;
+        let told: Vec<String> = refused
+            .iter()
+            .map(crate::api::RefusedContent::told)
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "ContainerRestarts: m",
+                "ContainerRestarts of component web: m",
+                "m"
+            ]
+        );
+    }
+
     #[test]
     fn a_decision_of_a_later_version_does_not_cost_the_rest_of_the_status() {
         let plan: StoredPlan = serde_json::from_value(json!({

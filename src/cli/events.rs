@@ -5,16 +5,14 @@
 //! and how its releases ended, stays in its status and is told from there when
 //! the events are gone; what is told twice is shown once.
 
-use std::collections::BTreeSet;
-
 use clap::Args;
 use k8s_openapi::{api::core::v1::Event, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{Api, api::ListParams};
 use serde::Serialize;
 
 use super::{
-    Cell, CliError, Document, Exit, FAINT, HEADING, Invocation, Output, SomePlans, Streams, Table,
-    WAITS, age, list_all, plan_name, print_all, styled,
+    Cell, CliError, Exit, FAINT, HEADING, Invocation, Output, PerPlan, SomePlans, Streams, Table,
+    WAITS, age, list_all, scopes, tell,
 };
 use crate::{
     api::{ReleaseResult, StoredPlan},
@@ -87,19 +85,10 @@ enum Source {
 pub(super) async fn run(args: &EventsArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
     let session = call.connect().await?;
     let plans = session.plans(&args.plans).await?;
-    let namespaces = plans.iter();
-    let namespaces = namespaces.filter_map(|plan| plan.metadata.namespace.as_deref());
-    let namespaces: BTreeSet<&str> = namespaces.collect();
-    let client = &session.client;
-    let apis: Vec<Api<Event>> = if args.plans.all_namespaces && namespaces.len() > 1 {
-        vec![Api::all(client.clone())]
-    } else {
-        let each = namespaces.into_iter();
-        each.map(|name| Api::namespaced(client.clone(), name))
-            .collect()
-    };
+    let scopes = scopes(&plans, args.plans.all_namespaces);
     let mut events = Vec::new();
-    for api in apis {
+    for scope in scopes {
+        let api: Api<Event> = session.api(scope);
         match list_all(&api, ListParams::default()).await {
             Ok(found) => events.extend(found),
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
@@ -111,37 +100,20 @@ pub(super) async fn run(args: &EventsArgs, call: &mut Invocation<'_>) -> Result<
             Err(error) => return Err(CliError::api("list events", error)),
         }
     }
-    let happened: Vec<Happened> = plans.iter().map(|plan| happened(plan, &events)).collect();
-    if let Some(format) = args.output.output {
-        let names: Vec<String> = happened.iter().map(|h| plan_name(&h.name)).collect();
-        let one = args.plans.targets.len() == 1;
-        let documents = happened.into_iter();
-        let documents = documents.map(|h| Document::new("Events", h)).collect();
-        print_all(
-            &mut call.streams,
-            format,
-            "EventsList",
-            documents,
-            one,
-            &names,
-        )?;
-        return Ok(Exit::Done);
+    let happened = plans.iter().map(|plan| happened(plan, &events)).collect();
+    tell(happened, &args.plans, args.output, call)
+}
+
+impl PerPlan for Happened {
+    const KINDS: (&'static str, &'static str) = ("Events", "EventsList");
+
+    fn plan(&self) -> (&str, &str) {
+        (&self.namespace, &self.name)
     }
-    let now = call.clock.now();
-    if happened.is_empty() {
-        writeln!(call.streams.err, "no plans found")?;
+
+    fn write(&self, streams: &mut Streams<'_>, now: Timestamp) -> Result<(), CliError> {
+        write(streams, self, now)
     }
-    for (index, one) in happened.iter().enumerate() {
-        if index > 0 {
-            writeln!(call.streams.out)?;
-        }
-        if happened.len() > 1 {
-            let title = format!("{}/{}", one.namespace, one.name);
-            writeln!(call.streams.out, "{}", styled(HEADING, &title))?;
-        }
-        write(&mut call.streams, one, now)?;
-    }
-    Ok(Exit::Done)
 }
 
 /// Everything about a plan, oldest first.
@@ -335,6 +307,7 @@ fn write(streams: &mut Streams<'_>, one: &Happened, now: Timestamp) -> Result<()
 mod tests {
     use super::super::testing::{noon, printed, rolled_back, with};
     use super::*;
+    use crate::cli::Document;
     use expect_test::expect;
     use serde_json::json;
 
@@ -404,7 +377,7 @@ mod tests {
             11m   releaseplan/shop       Normal     ReleaseStarted     2 begins (x3)
             10m   replicaset/cart-77aa   Normal     SuccessfulCreate   made (x3)
             10m   pod/web-5d4f8c-x2x4z   Warning    BackOff            back-off (x3)
-            10m   releaseplan/shop       Warning    RolledBack         release 2 of shop-cccc ended: ContainerRestarts: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
+            10m   releaseplan/shop       Warning    RolledBack         release 2 of shop-cccc ended: ContainerRestarts of component web: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
         "#]].assert_eq(&text);
         let document = serde_json::to_string(&Document::new("Events", &happened)).unwrap();
         assert!(document.starts_with(

@@ -1,7 +1,9 @@
 //! Finds plans in the cluster: one by its name with nothing but `get`, several
 //! by one paged list. Judges nothing about them.
 
-use kube::{Api, api::ListParams};
+use std::collections::BTreeSet;
+
+use kube::{Api, Resource, api::ListParams, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -99,6 +101,18 @@ impl Session {
         }
     }
 
+    /// The objects of a kind in a namespace, or in all.
+    pub(super) fn api<K>(&self, namespace: Option<&str>) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        let client = self.client.clone();
+        namespace.map_or_else(
+            || Api::all(client.clone()),
+            |namespace| Api::namespaced(client.clone(), namespace),
+        )
+    }
+
     /// All plans of a namespace, or of all, by namespace and name.
     ///
     /// # Errors
@@ -112,11 +126,7 @@ impl Session {
         if let Some(selector) = selector {
             params = params.labels(selector);
         }
-        let api = match namespace {
-            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-            None => Api::all(self.client.clone()),
-        };
-        let mut plans: Vec<StoredPlan> = list_all(&api, params)
+        let mut plans: Vec<StoredPlan> = list_all(&self.api(namespace), params)
             .await
             .map_err(|error| CliError::api("list releaseplans", error))?;
         plans.sort_by(|a, b| {
@@ -125,6 +135,21 @@ impl Session {
         });
         Ok(plans)
     }
+}
+
+/// Where what belongs to plans is listed: in each of their namespaces, or at once
+/// in all (none) where those were asked for and they are in several.
+pub(super) fn scopes<'a>(
+    plans: impl IntoIterator<Item = &'a StoredPlan>,
+    all: bool,
+) -> Vec<Option<&'a str>> {
+    let plans = plans.into_iter();
+    let namespaces = plans.filter_map(|plan| plan.metadata.namespace.as_deref());
+    let namespaces: BTreeSet<&str> = namespaces.collect();
+    if all && namespaces.len() > 1 {
+        return vec![None];
+    }
+    namespaces.into_iter().map(Some).collect()
 }
 
 /// Everything of a kind, page by page.
@@ -205,6 +230,17 @@ mod tests {
             plan["status"] = json!({"components": [component]});
         }
         serde_json::from_value(plan).unwrap()
+    }
+
+    #[test]
+    fn what_belongs_to_plans_is_listed_once_for_each_namespace_or_for_all() {
+        let (a, mut b) = (plan("a", None), plan("b", None));
+        assert_eq!(scopes([], true), []);
+        assert_eq!(scopes([&a, &b], false), [Some("s")]);
+        assert_eq!(scopes([&a, &b], true), [Some("s")]);
+        b.metadata.namespace = Some("t".to_owned());
+        assert_eq!(scopes([&a, &b], false), [Some("s"), Some("t")]);
+        assert_eq!(scopes([&a, &b], true), [None]);
     }
 
     #[test]

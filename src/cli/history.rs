@@ -5,7 +5,7 @@
 //! of records of older versions, that is told from the revisions, as long as they
 //! are kept and may be read. Without the right to read them the rest is shown.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use anstyle::Style;
 use clap::Args;
@@ -16,11 +16,13 @@ use kube::{Api, api::ListParams};
 use serde::Serialize;
 
 use super::{
-    BAD, Cell, CliError, Document, Exit, GOOD, HEADING, Invocation, Output, Session, SomePlans,
-    Streams, Table, WAITS, age, clean, list_all, plan_name, print_all, styled,
+    BAD, Cell, CliError, Exit, GOOD, Invocation, Output, PerPlan, Session, SomePlans, Streams,
+    Table, WAITS, age, clean, list_all, scopes, tell,
 };
 use crate::{
-    api::{PLAN_UID, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult, StoredPlan},
+    api::{
+        Failure, PLAN_UID, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult, StoredPlan,
+    },
     fields,
     plan::Target,
     revision::{Revision, RevisionData},
@@ -97,40 +99,23 @@ pub(super) async fn run(args: &HistoryArgs, call: &mut Invocation<'_>) -> Result
     let untold = plans.iter().filter(|plan| needs_revisions(plan));
     let untold: Vec<&StoredPlan> = untold.collect();
     let mut revisions = HashMap::new();
-    for scope in scopes(&untold, args.plans.all_namespaces) {
-        revisions.extend(read_revisions(&session, scope).await);
+    for scope in scopes(untold.iter().copied(), args.plans.all_namespaces) {
+        revisions.extend(read_revisions(&session, scope, &untold).await);
     }
-    let histories: Vec<History> = plans.iter().map(|plan| history(plan, &revisions)).collect();
-    if let Some(format) = args.output.output {
-        let names: Vec<String> = histories.iter().map(|h| plan_name(&h.name)).collect();
-        let one = args.plans.targets.len() == 1;
-        let documents = histories.into_iter();
-        let documents = documents.map(|h| Document::new("History", h)).collect();
-        print_all(
-            &mut call.streams,
-            format,
-            "HistoryList",
-            documents,
-            one,
-            &names,
-        )?;
-        return Ok(Exit::Done);
+    let histories = plans.iter().map(|plan| history(plan, &revisions)).collect();
+    tell(histories, &args.plans, args.output, call)
+}
+
+impl PerPlan for History {
+    const KINDS: (&'static str, &'static str) = ("History", "HistoryList");
+
+    fn plan(&self) -> (&str, &str) {
+        (&self.namespace, &self.name)
     }
-    let now = call.clock.now();
-    if histories.is_empty() {
-        writeln!(call.streams.err, "no plans found")?;
+
+    fn write(&self, streams: &mut Streams<'_>, now: Timestamp) -> Result<(), CliError> {
+        write(streams, self, now)
     }
-    for (index, history) in histories.iter().enumerate() {
-        if index > 0 {
-            writeln!(call.streams.out)?;
-        }
-        if histories.len() > 1 {
-            let title = format!("{}/{}", history.namespace, history.name);
-            writeln!(call.streams.out, "{}", styled(HEADING, &title))?;
-        }
-        write(&mut call.streams, history, now)?;
-    }
-    Ok(Exit::Done)
 }
 
 /// Whether the status alone does not tell what was changed.
@@ -145,45 +130,19 @@ fn needs_revisions(plan: &StoredPlan) -> bool {
     })
 }
 
-/// Whose revisions are read.
-#[derive(Debug, PartialEq)]
-enum Scope<'a> {
-    Plan(&'a StoredPlan),
-    Namespace(&'a str),
-    All,
-}
-
-/// One read for one plan, for each namespace, or for all of them if that is
-/// asked for.
-fn scopes<'a>(plans: &[&'a StoredPlan], all: bool) -> Vec<Scope<'a>> {
-    match plans {
-        [] => Vec::new(),
-        [plan] => vec![Scope::Plan(plan)],
-        _ if all => vec![Scope::All],
-        several => {
-            let of = |plan: &&'a StoredPlan| plan.metadata.namespace.as_deref();
-            let namespaces: BTreeSet<&str> = several.iter().filter_map(of).collect();
-            namespaces.into_iter().map(Scope::Namespace).collect()
-        }
-    }
-}
-
 /// The kept revisions that can be read and are whole, by the plan's uid and
-/// their name.
+/// their name. Those of one plan are found by its uid.
 async fn read_revisions(
     session: &Session,
-    scope: Scope<'_>,
+    scope: Option<&str>,
+    plans: &[&StoredPlan],
 ) -> HashMap<(String, String), RevisionData> {
-    let in_namespace =
-        |name: &str| Api::<ControllerRevision>::namespaced(session.client.clone(), name);
-    let (api, selector) = match scope {
-        Scope::Plan(plan) => {
-            let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
-            let uid = plan.metadata.uid.as_deref().unwrap_or_default();
-            (in_namespace(namespace), format!("{PLAN_UID}={uid}"))
+    let api: Api<ControllerRevision> = session.api(scope);
+    let selector = match plans {
+        [StoredPlan { metadata, .. }] => {
+            format!("{PLAN_UID}={}", metadata.uid.as_deref().unwrap_or_default())
         }
-        Scope::Namespace(name) => (in_namespace(name), PLAN_UID.to_owned()),
-        Scope::All => (Api::all(session.client.clone()), PLAN_UID.to_owned()),
+        _ => PLAN_UID.to_owned(),
     };
     let params = ListParams::default().labels(&selector);
     // What changed is comfort: the rest is told without it.
@@ -249,7 +208,7 @@ fn history(plan: &StoredPlan, revisions: &HashMap<(String, String), RevisionData
         ended_at: None,
         result: None,
         unproven: false,
-        message: release.failure.as_ref().map(|f| f.message.clone()),
+        message: release.failure.as_ref().map(Failure::told),
     });
     History {
         namespace: plan.metadata.namespace.clone().unwrap_or_default(),
@@ -393,6 +352,7 @@ fn told(release: &Release) -> String {
 mod tests {
     use super::super::testing::{noon, printed, rolled_back, with};
     use super::*;
+    use crate::cli::Document;
     use expect_test::expect;
     use serde_json::json;
 
@@ -431,7 +391,7 @@ mod tests {
             2         shop-cccc    Content   RolledBack   11m   60s     joe    cart: containers[app].image: cart:2 → cart:3, containers[app].env[TOKEN].value: changed; web: containers[app].image: web:1 → web:2, containers[app].env[TOKEN].value: changed
             1         shop-bbbb*   Content   Succeeded    60m   2m30s   jane   cart: containers[app].image: cart:1 → cart:2, containers[app].env[TOKEN].value: changed
             * shop-bbbb is stable: a rollback returns to it
-            release 2: ContainerRestarts: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
+            release 2: ContainerRestarts of component web: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
         "#]].assert_eq(&text);
     }
 
@@ -453,10 +413,6 @@ mod tests {
             "cart: containers[app].image: cart:1 → cart:2, configmap settings: 12 → 34; \
              web: new in the plan; 3 more"
         );
-        // Nothing is read where there is nothing to tell.
-        assert_eq!(scopes(&[], false), []);
-        assert_eq!(scopes(&[&plan, &plan], false), [Scope::Namespace("s")]);
-        assert_eq!(scopes(&[&plan, &plan], true), [Scope::All]);
     }
 
     #[test]
@@ -468,7 +424,7 @@ mod tests {
             2         shop-cccc    Content   RolledBack   11m   60s     joe    ?
             1         shop-bbbb*   Content   Succeeded    60m   2m30s   jane   ?
             * shop-bbbb is stable: a rollback returns to it
-            release 2: ContainerRestarts: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
+            release 2: ContainerRestarts of component web: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
         "#]].assert_eq(&text);
     }
 
@@ -536,7 +492,7 @@ mod tests {
                   "startedAt": "2026-03-01T11:49:00Z",
                   "endedAt": "2026-03-01T11:50:00Z",
                   "result": "RolledBack",
-                  "message": "ContainerRestarts: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)"
+                  "message": "ContainerRestarts of component web: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)"
                 },
                 {
                   "number": 1,

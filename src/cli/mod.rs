@@ -40,8 +40,10 @@ pub use age::age;
 pub use completion::{answer_kubectl, answer_shell};
 pub use error::CliError;
 pub use exit::Exit;
+use find::scopes;
 pub use find::{holder, list_all};
 pub use output::{API_VERSION, Document, Format, Output, plan_name, print, print_all};
+use output::{PerPlan, tell};
 pub use program::Program;
 pub use table::{Cell, Table, wrap};
 pub use target::{Kind, OnePlan, SomePlans, Target, read};
@@ -85,13 +87,14 @@ The API server is asked by a dry run, which needs patch on the Deployments.")]
     /// Wait until a release has ended, and tell how.
     #[command(after_help = "\
 Without --generation or a file that says it, this waits for what the plan asks
-for now. The last line of the output is for programs:
+for now; of a Deployment, for what was applied to it, also where content of the
+plan that holds it stays refused. The last line of the output is for programs:
   result=Released reason=Released plan=shop/shop generation=4 revision=... exit=0
 
 Examples:
   belay wait shop --timeout 15m
   kubectl apply -f shop.yaml -o yaml | belay wait -f -
-  belay wait deploy/cart                # the plan that holds it
+  belay wait deploy/cart                # what was applied to that Deployment
   belay wait shop --timeout 0           # how it is now, by exit code
   belay wait shop --for rolledback
 

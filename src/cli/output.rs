@@ -6,9 +6,10 @@
 //! new version.
 
 use clap::{Args, ValueEnum};
+use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
-use super::{COMMON, CliError, Streams};
+use super::{COMMON, CliError, Exit, HEADING, Invocation, SomePlans, Streams, styled};
 
 /// Version of what `-o json` prints.
 pub const API_VERSION: &str = "cli.belay.dev/v1";
@@ -115,6 +116,59 @@ pub fn print_all<T: Serialize>(
     }
     let items = Items { items: documents };
     print(streams, format, &Document::new(list_kind, items), names)
+}
+
+/// An answer about one plan, of a command that gives one for each.
+pub(super) trait PerPlan: Serialize {
+    /// Its kind as a document, and that of a list of them.
+    const KINDS: (&'static str, &'static str);
+
+    /// Namespace and name of the plan.
+    fn plan(&self) -> (&str, &str);
+
+    /// Writes it for people.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn write(&self, streams: &mut Streams<'_>, now: Timestamp) -> Result<(), CliError>;
+}
+
+/// Writes the answers in the form that was asked for.
+///
+/// # Errors
+/// They cannot be written.
+pub(super) fn tell<T: PerPlan>(
+    answers: Vec<T>,
+    plans: &SomePlans,
+    output: Output,
+    call: &mut Invocation<'_>,
+) -> Result<Exit, CliError> {
+    let streams = &mut call.streams;
+    if let Some(format) = output.output {
+        let names: Vec<String> = answers.iter().map(|one| plan_name(one.plan().1)).collect();
+        let (kind, list) = T::KINDS;
+        let documents = answers.into_iter();
+        let documents = documents.map(|one| Document::new(kind, one)).collect();
+        let one = plans.targets.len() == 1;
+        print_all(streams, format, list, documents, one, &names)?;
+        return Ok(Exit::Done);
+    }
+    let now = call.clock.now();
+    if answers.is_empty() {
+        writeln!(streams.err, "no plans found")?;
+    }
+    for (index, one) in answers.iter().enumerate() {
+        if index > 0 {
+            writeln!(streams.out)?;
+        }
+        if answers.len() > 1 {
+            let (namespace, name) = one.plan();
+            let title = format!("{namespace}/{name}");
+            writeln!(streams.out, "{}", styled(HEADING, &title))?;
+        }
+        one.write(streams, now)?;
+    }
+    Ok(Exit::Done)
 }
 
 fn form(error: impl std::fmt::Display) -> CliError {

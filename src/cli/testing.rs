@@ -61,17 +61,18 @@ pub(super) fn with(change: impl FnOnce(&mut Value)) -> StoredPlan {
 
 /// Plan `shop` after release 2 was rolled back.
 pub(super) fn rolled_back(plan: &mut Value) {
-    let why = "ContainerRestarts: deployment web: pod web-1 container app restarted 3 times \
-               (spec.failFast.restarts is 3)";
+    let seen = "deployment web: pod web-1 container app restarted 3 times \
+                (spec.failFast.restarts is 3)";
+    let why = format!("ContainerRestarts of component web: {seen}");
     plan["metadata"]["annotations"]["belay.dev/release-generation"] = json!("5");
     plan["metadata"]["generation"] = json!(8);
     let status = &mut plan["status"];
     status["observedGeneration"] = json!(8);
     status["observedReleaseGeneration"] = json!(5);
-    status["conditions"] = conditions("False", "RolledBack", &format!("rolled back for {why}"));
+    status["conditions"] = conditions("False", "RolledBack", &format!("rolled back: {why}"));
     status["refused"] = json!([{
-        "revision": "shop-cccc", "cause": "ContainerRestarts", "message": why,
-        "at": "2026-03-01T11:50:00Z",
+        "revision": "shop-cccc", "cause": "ContainerRestarts", "component": "web",
+        "message": seen, "at": "2026-03-01T11:50:00Z",
     }]);
     let records = status["history"].as_array_mut().unwrap();
     records.push(json!({

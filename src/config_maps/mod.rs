@@ -11,4 +11,4 @@ mod snapshot;
 
 pub use contents::{Contents, MAX_BYTES};
 pub use references::{names, references, rewrite};
-pub use snapshot::{Kept, Tracked, judge, snapshot_name, snapshot_object};
+pub use snapshot::{Kept, Tracked, is_snapshot_of, judge, snapshot_name, snapshot_object};

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Contents;
 use crate::{
     api::{DIGEST, PLAN_NAME, PLAN_UID, SOURCE},
-    fields::canon::{digest_json, short},
+    fields::canon::{SHORT, digest_json, short},
 };
 
 /// Longest name of a ConfigMap.
@@ -58,8 +58,24 @@ pub enum Kept {
 pub fn snapshot_name(source: &str, digest: &str, plan_uid: &str) -> String {
     let hash = digest_json(&json!({"plan": plan_uid, "name": source, "contents": digest}));
     let hash = short(&hash);
-    let stem: String = source.chars().take(MAX_NAME - 1 - hash.len()).collect();
-    format!("{}-{hash}", stem.trim_end_matches(['-', '.']))
+    format!("{}-{hash}", stem(source, hash.len()))
+}
+
+/// What the name of a snapshot begins with, before a hash of that length.
+fn stem(source: &str, hash: usize) -> &str {
+    let end = source.char_indices().nth(MAX_NAME - 1 - hash);
+    let stem = end.map_or(source, |(end, _)| &source[..end]);
+    stem.trim_end_matches(['-', '.'])
+}
+
+/// Whether a name is one that a snapshot of this ConfigMap may have.
+#[must_use]
+pub fn is_snapshot_of(name: &str, source: &str) -> bool {
+    name.rsplit_once('-').is_some_and(|(start, hash)| {
+        hash.len() == SHORT
+            && hash.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'))
+            && start == stem(source, SHORT)
+    })
 }
 
 /// The snapshot to store. It belongs to the plan by label only: a workload may
@@ -149,8 +165,12 @@ mod tests {
     fn names_fit_and_tell_plans_sources_and_contents_apart() {
         let long = snapshot_name(&format!("{}.x", "a".repeat(241)), "d", "uid");
         assert!(long.len() <= 253 && !long.contains(".-"), "{long}");
+        assert!(is_snapshot_of(&long, &format!("{}.x", "a".repeat(241))));
         let name = snapshot_name("web", "d", "uid");
-        assert!(name.starts_with("web-"));
+        assert!(is_snapshot_of(&name, "web"));
+        for other in ["web-1", "web-config-1a2b3c4d5e", "web-1a2b3c4d5g", "web"] {
+            assert!(!is_snapshot_of(other, "web"), "{other}");
+        }
         for other in [
             snapshot_name("web", "e", "uid"),
             snapshot_name("web", "d", "other"),

@@ -1,19 +1,19 @@
 //! Pods and ReplicaSets as far as a verdict needs them, trimmed while they are
 //! decoded, and what they say about the new template.
 
-use std::{borrow::Cow, time::Duration};
+use std::time::Duration;
 
 use k8s_openapi::{
     api::{apps::v1::ReplicaSet, core::v1::Pod},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
     jiff::Timestamp,
 };
-use kube::Resource;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::{
     api::Cause,
+    cluster::{Condition, replica_failure, view_of},
     fields::canon,
     machine::{NewPods, PodFault},
 };
@@ -33,16 +33,6 @@ pub(super) struct ReplicaSetView {
 struct ReplicaSetViewStatus {
     #[serde(default)]
     conditions: Vec<Condition>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "camelCase")]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    message: Option<String>,
-    last_transition_time: Option<Time>,
 }
 
 /// A pod: whose it is and how its containers are.
@@ -133,39 +123,6 @@ pub(super) fn trim(meta: &mut ObjectMeta) {
     meta.labels = None;
 }
 
-macro_rules! view_of {
-    ($view:ty, $kind:ty) => {
-        impl Resource for $view {
-            type DynamicType = ();
-            type Scope = <$kind as Resource>::Scope;
-
-            fn kind(dt: &()) -> Cow<'_, str> {
-                <$kind as Resource>::kind(dt)
-            }
-
-            fn group(dt: &()) -> Cow<'_, str> {
-                <$kind as Resource>::group(dt)
-            }
-
-            fn version(dt: &()) -> Cow<'_, str> {
-                <$kind as Resource>::version(dt)
-            }
-
-            fn plural(dt: &()) -> Cow<'_, str> {
-                <$kind as Resource>::plural(dt)
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-
 view_of!(ReplicaSetView, ReplicaSet);
 view_of!(PodView, Pod);
 
@@ -181,12 +138,7 @@ pub(super) fn set_of<'a>(
 
 /// Why a ReplicaSet cannot make more pods, if that is so.
 pub(super) fn refused(set: &ReplicaSetView) -> Option<String> {
-    let failure = set
-        .status
-        .conditions
-        .iter()
-        .find(|condition| condition.kind == "ReplicaFailure" && condition.status == "True");
-    failure.map(|c| c.message.clone().unwrap_or_else(|| "no message".to_owned()))
+    replica_failure(&set.status.conditions).map(str::to_owned)
 }
 
 /// Whether a pod belongs to the ReplicaSet of this name. A set that somebody
@@ -304,6 +256,7 @@ fn faults(pod: &PodView) -> impl Iterator<Item = PodFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::json;
 
     fn template(image: &str) -> Value {

@@ -19,7 +19,7 @@ use super::{quantity, schema};
 pub const CANON_VERSION: u32 = 1;
 
 /// Characters of a short digest.
-const SHORT: usize = 10;
+pub const SHORT: usize = 10;
 
 /// The canonical form of a pod template (`metadata` and `spec` at its root).
 pub fn canonical(template: &Value) -> Value {

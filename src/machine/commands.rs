@@ -363,6 +363,7 @@ fn hold(ctx: &mut Context<'_>, plan: &Plan, to: &Revision, stable: &Revision, by
         spec,
         live,
         cause: Cause::Undone,
+        component: None,
         message: format!("{} was asked for{by} in its place", to.name),
         at,
     });

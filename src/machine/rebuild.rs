@@ -116,6 +116,7 @@ fn refuse(ctx: &mut Context<'_>, known: &[Known], stable: &Revision) {
             spec: Some(content.to_owned()),
             live: Vec::new(),
             cause: Cause::StatusLost,
+            component: None,
             message: "it was released before, and how that ended was lost".to_owned(),
             at,
         });

@@ -123,22 +123,9 @@ pub(super) fn revert(ctx: &mut Context<'_>) {
     begin(ctx, failure);
 }
 
-/// Why a release went back, or stopped. What a person did is said once, and a
-/// message names the workload already.
+/// Why a release went back, or stopped, short enough to stand before a way out.
 pub(super) fn reason(failure: &Failure) -> String {
-    told(failure.cause, &failure.message)
-}
-
-/// A cause with what was seen, where one does not say the other.
-pub(super) fn told(cause: Cause, message: &str) -> String {
-    match cause {
-        Cause::Reverted
-        | Cause::Aborted
-        | Cause::PlanDeleted
-        | Cause::Undone
-        | Cause::StatusLost => ways::brief(message),
-        _ => format!("{cause:?}: {}", ways::brief(message)),
-    }
+    ways::brief(&failure.told())
 }
 
 /// Ends a release that has nothing to return to, where it is.
@@ -456,6 +443,7 @@ pub(super) fn refuse(ctx: &mut Context<'_>) {
         spec,
         live,
         cause: failure.cause,
+        component: failure.component,
         message: failure.message,
         at,
     });

@@ -10,7 +10,7 @@ use super::{
     context::{Context, View, is_at, is_complete},
     desired::{Change, Desired, Obstacle, desired},
     needs::is_news,
-    report, restore, settle, snapshots,
+    report, settle, snapshots,
     types::{DryRun, TemplateWrite},
     ways,
 };
@@ -161,7 +161,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         } else if refused.cause == Cause::StatusLost {
             (format!("{}. ", refused.message), Reason::RolledBack)
         } else {
-            let why = restore::told(refused.cause, &refused.message);
+            let why = ways::brief(&refused.told());
             (format!("rolled back: {why}. "), Reason::RolledBack)
         };
         let again = &refused.revision;

@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
+    config_maps,
     lookup::{Lookup, Merged},
     warning::shortened,
 };
@@ -25,7 +26,7 @@ use crate::{
 /// Time for all look-ups of one review together.
 pub(super) const BUDGET: Duration = Duration::from_secs(2);
 /// Look-ups of one review that run at the same time.
-const PARALLEL: usize = 8;
+pub(super) const PARALLEL: usize = 8;
 
 /// What the look-ups brought to light.
 #[derive(Debug, Default, PartialEq)]
@@ -64,11 +65,18 @@ pub(super) async fn check(
         .enumerate()
         .filter(|(index, _)| is_changed(old, new, *index))
         .collect();
-    let mut findings = Findings::default();
-    if changed.is_empty() {
-        return findings;
-    }
     let deadline = Instant::now() + BUDGET;
+    let maps = timeout_at(
+        deadline,
+        config_maps::missing(lookup, namespace, old, new, plan),
+    );
+    if changed.is_empty() {
+        return Findings {
+            warnings: maps.await.unwrap_or_else(|_| unchecked_maps()),
+            ..Findings::default()
+        };
+    }
+    let mut findings = Findings::default();
     let mut checks = Vec::new();
     for (index, component) in &changed {
         checks.push(async move {
@@ -84,8 +92,11 @@ pub(super) async fn check(
     }
     let components = stream::iter(checks).buffered(PARALLEL).collect::<Vec<_>>();
     let rivals = timeout_at(deadline, check_rivals(lookup, namespace, new, &changed));
-    let (components, rivals) = futures::future::join(components, rivals).await;
+    let (components, maps, rivals) = futures::future::join3(components, maps, rivals).await;
     components.into_iter().for_each(|found| findings.add(found));
+    findings
+        .warnings
+        .extend(maps.unwrap_or_else(|_| unchecked_maps()));
     findings.add(rivals.unwrap_or_else(|_| {
         Findings::warn(
             "other plans for the same workloads were not looked for: the cluster did not answer in time"
@@ -93,6 +104,10 @@ pub(super) async fn check(
         )
     }));
     findings
+}
+
+fn unchecked_maps() -> Vec<String> {
+    vec!["tracked configmaps were not checked: the cluster did not answer in time".to_owned()]
 }
 
 /// Whether the component at `index` asks for something new: no component of the

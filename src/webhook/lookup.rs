@@ -5,6 +5,7 @@
 //! admission has no side effects. Nothing is judged here.
 
 use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, api::ListParams};
 use serde_json::Value;
 
@@ -63,6 +64,13 @@ pub trait Lookup: Send + Sync + 'static {
         &'a self,
         namespace: &'a str,
     ) -> BoxFuture<'a, Result<Vec<StoredPlan>, LookupError>>;
+
+    /// Whether a ConfigMap exists.
+    fn config_map<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<bool, LookupError>>;
 }
 
 /// [`Lookup`] on the API server, with the operator's own rights.
@@ -125,6 +133,17 @@ impl Lookup for ClusterLookup {
         Box::pin(async move {
             let plans = Api::<StoredPlan>::namespaced(self.client.clone(), namespace);
             Ok(plans.list(&ListParams::default()).await?.items)
+        })
+    }
+
+    fn config_map<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<bool, LookupError>> {
+        Box::pin(async move {
+            let maps = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
+            Ok(maps.get_metadata_opt(name).await?.is_some())
         })
     }
 }

@@ -23,6 +23,7 @@ use crate::{
 };
 
 mod checks;
+mod config_maps;
 mod handlers;
 mod lookup;
 mod review;

@@ -32,6 +32,7 @@ const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 struct Cluster {
     workloads: Vec<(&'static str, Snapshot)>,
     plans: Vec<StoredPlan>,
+    config_maps: Vec<&'static str>,
     dry_run: Mutex<Vec<ApplyFailure>>,
     merged: Merged,
     broken: bool,
@@ -102,6 +103,14 @@ impl Lookup for Cluster {
 
     fn plans<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<StoredPlan>, LookupError>> {
         Box::pin(self.answer(self.plans.clone()))
+    }
+
+    fn config_map<'a>(
+        &'a self,
+        _: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<bool, LookupError>> {
+        Box::pin(self.answer(self.config_maps.contains(&name)))
     }
 }
 

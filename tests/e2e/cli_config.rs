@@ -2,6 +2,7 @@
 
 use crate::{
     cli::{allow, belay},
+    cli_status::Watched,
     configuration::{Configs, plan, tracking},
     support::{Scene, deployment},
 };
@@ -28,6 +29,26 @@ async fn an_edit_of_a_config_map_is_a_difference_and_a_release_to_wait_for() {
     scene.apply(&plan(&components, "")).await;
     let wait = ["wait", "shop", "--timeout", "90s"];
     belay(&scene, &wait).await.exits(0);
+    let kept = configs.snapshots().await;
+    let snapshot = kept.keys().find(|name| name.starts_with("settings-"));
+    let snapshot = snapshot.unwrap();
+    let said = belay(&scene, &["status", "shop"]).await.exits(0);
+    let rests = format!("config settings → {snapshot}");
+    assert!(
+        said.stdout.contains(&format!("{rests}\n")),
+        "{rests}: {said:#?}"
+    );
+    assert!(said.stdout.contains("config site → contents "), "{said:#?}");
+    // Who may only see plans is told what the plan itself says of them.
+    allow(&scene, "reader", "get, list, watch").await;
+    let said = belay(&scene, &["status", "shop", "--as", "reader"]).await;
+    let said = said.exits(0);
+    assert!(
+        said.stdout.contains("! controllerrevisions are not shown")
+            && said.stdout.contains("config settings → contents "),
+        "{said:#?}"
+    );
+
     // At rest the template names the snapshot, as it is live.
     let said = belay(&scene, &["diff", "shop"]).await.exits(0);
     assert_eq!(said.stdout, "", "{said:#?}");
@@ -48,6 +69,10 @@ async fn an_edit_of_a_config_map_is_a_difference_and_a_release_to_wait_for() {
     let line = r#"web: configmap site[text]: "one" → "two""#;
     assert!(said.stdout.contains(line), "{said:#?}");
 
+    // So does one that is watched.
+    let watched = Watched::start(&scene, &["status", "shop", "--watch"]);
+    watched.line(&rests).await;
+
     // Who may not read the contents is not told that there is no difference.
     allow(&scene, "ann", "get").await;
     let said = belay(&scene, &["diff", "shop", "--as", "ann"]).await;
@@ -55,6 +80,7 @@ async fn an_edit_of_a_config_map_is_a_difference_and_a_release_to_wait_for() {
     assert!(said.stderr.contains("get on configmaps"), "{said:#?}");
 
     belay(&scene, &["resume", "shop"]).await.exits(0);
+    watched.line(&format!("config settings: {snapshot}")).await;
     belay(&scene, &wait).await.exits(0);
     belay(&scene, &["diff", "shop"]).await.exits(0);
 

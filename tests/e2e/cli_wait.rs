@@ -129,6 +129,36 @@ async fn wait_for_a_deployment_is_about_what_was_set_on_it() {
     }
 }
 
+/// What another pipeline put into the plan and was refused does not fail whoever
+/// applies the Deployment.
+#[tokio::test]
+async fn a_deployment_is_done_while_content_of_its_plan_stays_refused() {
+    let scene = Scene::new("cli-wait-guarded").await;
+    released(&scene, "shop").await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:2-pullerror")], ""))
+        .await;
+    let wait = |target| ["wait", target, "--timeout", "90s"];
+    let said = belay(&scene, &wait("shop")).await.exits(1);
+    assert!(said.last().starts_with("result=RolledBack "), "{said:#?}");
+    belay(&scene, &wait("deploy/cart")).await.exits(1);
+
+    // Fields that the plan does not own.
+    let team = r#"{"spec":{"template":{"metadata":{"annotations":{"team":"red"}}}}}"#;
+    scene
+        .kubectl(&["patch", "deployment", "cart", "-p", team])
+        .await;
+    let said = belay(&scene, &wait("deploy/cart")).await.exits(0);
+    assert!(said.last().starts_with("result=Released "), "{said:#?}");
+    assert!(
+        said.stderr.contains("content of the plan stays refused"),
+        "{said:#?}"
+    );
+    belay(&scene, &wait("shop")).await.exits(1);
+    let bound = ["wait", "deploy/cart", "--generation", "2", "--timeout", "0"];
+    belay(&scene, &bound).await.exits(1);
+}
+
 #[tokio::test]
 async fn wait_ends_with_3_when_only_a_person_can_go_on() {
     let scene = Scene::new("cli-wait-person").await;

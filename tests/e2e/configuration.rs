@@ -315,9 +315,15 @@ fn digest(text: &str) -> String {
 async fn wv_06_a_plan_waits_for_its_config_map() {
     let scene = Scene::new("wv-06-config").await;
     let configs = Configs::of(&scene);
-    scene
-        .apply(&plan(&[tracking("cart", "shop/cart:2", "settings")], ""))
-        .await;
+    let shop = |image| plan(&[tracking("cart", image, "settings")], "");
+    let answer = scene.try_apply(&shop("shop/cart:2"), &[]).await;
+    assert!(answer.success(), "{}", answer.stderr);
+    for line in [
+        "Warning: deployment cart does not exist yet: the plan waits for it",
+        "Warning: configmap settings does not exist yet: the plan releases nothing until it does (spec.components[0].configMaps[0])",
+    ] {
+        assert!(answer.stderr.contains(line), "{}", answer.stderr);
+    }
     let status = scene.because("shop", Reason::TargetsMissing).await;
     let text = message(&status, "Ready");
     assert!(
@@ -341,6 +347,13 @@ async fn wv_06_a_plan_waits_for_its_config_map() {
     assert_eq!(
         scene.plans().get("shop").await.unwrap().metadata.generation,
         Some(1)
+    );
+    // What exists is no warning, whatever else is asked for.
+    let answer = scene.try_apply(&shop("shop/cart:3"), &[]).await;
+    assert!(
+        answer.success() && !answer.stderr.contains("Warning"),
+        "{}",
+        answer.stderr
     );
 }
 

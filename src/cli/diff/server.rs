@@ -170,8 +170,9 @@ fn notes(
         .find(|r| r.spec.as_deref() == Some(plan.content()));
     if let Some(refused) = refused {
         notes.push(format!(
-            "this content is held and not released by itself: {} for {:?}: {}",
-            refused.revision, refused.cause, refused.message
+            "this content is held and not released by itself: {} ({})",
+            refused.revision,
+            refused.told()
         ));
     }
     if let Some(release) = &status.release {

@@ -88,6 +88,9 @@ pub struct Refused {
     pub revision: String,
     /// Why.
     pub cause: Cause,
+    /// The component that failed, where it was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub component: Option<String>,
     /// What was seen, as it was recorded.
     pub message: String,
     /// When.

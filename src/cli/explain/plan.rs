@@ -127,6 +127,7 @@ fn refused(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Refused> {
     all.map(|refused| Refused {
         revision: refused.revision.clone(),
         cause: refused.cause,
+        component: refused.component.clone(),
         message: refused.message.clone(),
         at: refused.at.clone(),
         current: plan.is_some_and(|plan| refused.spec.as_deref() == Some(plan.content())),

@@ -78,7 +78,7 @@ impl Page {
         if let Some(cause) = &verdict.cause
             && !verdict.message.contains(&cause.message)
         {
-            self.text(&format!("{:?}: {}", cause.cause, cause.message));
+            self.text(&cause.told());
         }
         if let Some(since) = &verdict.since {
             let text = format!(
@@ -172,12 +172,10 @@ impl Page {
             } else {
                 ""
             };
-            let text = format!(
-                "{:?}: {} ({} ago).{current}",
-                refused.cause,
-                refused.message,
-                span(age(&refused.at, now))
-            );
+            let told = refused
+                .cause
+                .told(refused.component.as_deref(), &refused.message);
+            let text = format!("{told} ({} ago).{current}", span(age(&refused.at, now)));
             self.row(&refused.revision, column, &text);
         }
     }

@@ -4,6 +4,7 @@
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
+    config,
     model::{ComponentView, Health, PlanStatus, PodTrouble},
     render::told,
 };
@@ -27,6 +28,16 @@ pub(super) fn changes(
         let told = summary(component);
         if known.is_none_or(|known| summary(known) != told) {
             lines.push(line(told));
+        }
+        for map in &component.config_maps {
+            let told = config::told(map, plan);
+            let mut before = before.zip(known).into_iter().flat_map(|(plan, known)| {
+                let maps = known.config_maps.iter();
+                maps.map(move |map| config::told(map, plan))
+            });
+            if !before.any(|before| before == told) {
+                lines.push(line(format!("{}: {told}", component.name)));
+            }
         }
         for pod in component.trouble() {
             let mut known = known.into_iter().flat_map(ComponentView::trouble);
@@ -63,7 +74,7 @@ fn headline(plan: &PlanStatus) -> String {
         .map_or_else(|| "New".to_owned(), |phase| format!("{phase:?}"));
     let why = match (&verdict.cause, verdict.message.is_empty()) {
         // The rest of the message repeats the cause.
-        (Some(cause), _) => format!("{:?}: {}", cause.cause, cause.message),
+        (Some(cause), _) => cause.told(),
         (None, true) => verdict.title.clone(),
         (None, false) => verdict.message.clone(),
     };

@@ -19,8 +19,8 @@ use kube::{
 use serde::de::DeserializeOwned;
 
 use super::{
-    fetch::{forbidden, namespace_of, only, workloads},
-    objects::{DeploymentView, PodView, ReplicaSetView},
+    fetch::{forbidden, namespace_of, only, tracking, workloads},
+    objects::{DeploymentView, PodView, ReplicaSetView, RevisionView},
     tree::{World, common_selector},
 };
 use crate::api::StoredPlan;
@@ -116,6 +116,7 @@ enum Event {
     Deployment(usize, watcher::Result<watcher::Event<DeploymentView>>),
     Set(usize, watcher::Result<watcher::Event<ReplicaSetView>>),
     Pod(usize, watcher::Result<watcher::Event<PodView>>),
+    Revision(usize, watcher::Result<watcher::Event<RevisionView>>),
 }
 
 /// A watch: its kind and the number of its namespace.
@@ -130,13 +131,17 @@ pub(super) struct Feed {
     deployments: Kept<DeploymentView>,
     sets: Kept<ReplicaSetView>,
     pods: Kept<PodView>,
+    revisions: Kept<RevisionView>,
     roots: SelectAll<BoxStream<'static, Event>>,
     workloads: SelectAll<BoxStream<'static, Event>>,
     leaves: SelectAll<BoxStream<'static, Event>>,
+    records: SelectAll<BoxStream<'static, Event>>,
     /// Names of workloads by namespace that are watched.
     named: BTreeMap<usize, BTreeSet<String>>,
     /// Labels by namespace that ReplicaSets and pods are watched by.
     selected: BTreeMap<usize, Option<String>>,
+    /// Labels by namespace that revisions are watched by.
+    tracked: BTreeMap<usize, String>,
     waiting: BTreeSet<Source>,
     faults: BTreeMap<Source, String>,
     /// Kinds that may not be read.
@@ -158,11 +163,14 @@ impl Feed {
             deployments: Kept::default(),
             sets: Kept::default(),
             pods: Kept::default(),
+            revisions: Kept::default(),
             roots: SelectAll::new(),
             workloads: SelectAll::new(),
             leaves: SelectAll::new(),
+            records: SelectAll::new(),
             named: BTreeMap::new(),
             selected: BTreeMap::new(),
+            tracked: BTreeMap::new(),
             waiting: BTreeSet::new(),
             faults: BTreeMap::new(),
             refused: BTreeSet::new(),
@@ -215,6 +223,7 @@ impl Feed {
             Some(event) = self.roots.next() => event,
             Some(event) = self.workloads.next() => event,
             Some(event) = self.leaves.next() => event,
+            Some(event) = self.records.next() => event,
             else => return false,
         };
         self.take(event);
@@ -228,6 +237,7 @@ impl Feed {
                     let known = self.plans.take(scope, event);
                     self.heard(("releaseplans", scope), known);
                     self.follow_workloads();
+                    self.follow_records();
                 }
                 Err(error) => self.failed(("releaseplans", scope), &error),
             },
@@ -243,6 +253,13 @@ impl Feed {
             Event::Pod(scope, Ok(event)) => {
                 let known = self.pods.take(scope, event);
                 self.heard(("pods", scope), known);
+            }
+            Event::Revision(scope, Ok(event)) => {
+                let known = self.revisions.take(scope, event);
+                self.heard(("controllerrevisions", scope), known);
+            }
+            Event::Revision(scope, Err(error)) => {
+                self.failed(("controllerrevisions", scope), &error);
             }
             Event::Deployment(scope, Err(error)) => self.failed(("deployments", scope), &error),
             Event::Set(scope, Err(error)) => self.failed(("replicasets", scope), &error),
@@ -277,24 +294,52 @@ impl Feed {
         self.faults.insert(source, text);
     }
 
-    /// Watches the workloads that the plans name by now.
-    fn follow_workloads(&mut self) {
+    /// The plans by the number of their scope, once it is known what they name.
+    fn settled(&self) -> Option<BTreeMap<usize, Vec<&StoredPlan>>> {
         let settled = !self.waiting.iter().any(|(kind, _)| *kind == "releaseplans");
         if !self.wanted.below || !settled {
-            return;
+            return None;
         }
-        let mut named: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
+        let mut plans: BTreeMap<usize, Vec<&StoredPlan>> = BTreeMap::new();
         for (key, plan) in &self.plans.objects {
-            if let Some(scope) = self
-                .plans
-                .scopes
-                .get(key)
-                .filter(|_| self.wanted.holds(plan))
-            {
-                let names = workloads(std::iter::once(plan));
-                named.entry(*scope).or_default().extend(names);
+            let scope = self.plans.scopes.get(key);
+            if let Some(scope) = scope.filter(|_| self.wanted.holds(plan)) {
+                plans.entry(*scope).or_default().push(plan);
             }
         }
+        Some(plans)
+    }
+
+    /// Watches the revisions of the plans that track ConfigMaps by now.
+    fn follow_records(&mut self) {
+        let Some(plans) = self.settled() else { return };
+        let tracked: BTreeMap<usize, String> = plans
+            .into_iter()
+            .filter_map(|(scope, plans)| Some((scope, tracking(plans.into_iter())?)))
+            .collect();
+        if tracked == self.tracked {
+            return;
+        }
+        self.records.clear();
+        self.revisions.clear();
+        self.waiting
+            .retain(|(kind, _)| *kind != "controllerrevisions");
+        for (scope, labels) in &tracked {
+            let scope = *scope;
+            let stream = self.watch::<RevisionView>(scope, config(None, Some(labels)));
+            self.records
+                .push(stream.map(move |e| Event::Revision(scope, e)).boxed());
+            self.waiting.insert(("controllerrevisions", scope));
+        }
+        self.tracked = tracked;
+    }
+
+    /// Watches the workloads that the plans name by now.
+    fn follow_workloads(&mut self) {
+        let Some(plans) = self.settled() else { return };
+        let named = plans.into_iter();
+        let named = named.map(|(scope, plans)| (scope, workloads(plans.into_iter())));
+        let mut named: BTreeMap<usize, BTreeSet<String>> = named.collect();
         named.retain(|_, names| !names.is_empty());
         if named == self.named {
             return;
@@ -393,6 +438,7 @@ impl Feed {
             of(&self.deployments, namespace),
             of(&self.sets, namespace),
             of(&self.pods, namespace),
+            of(&self.revisions, namespace),
             self.notes(),
         )
     }

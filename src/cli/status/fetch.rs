@@ -8,14 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::Timestamp;
 use kube::{Api, Client, Resource, api::ListParams};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::{
     Caller, PlanStatus,
-    objects::{DeploymentView, PodView, ReplicaSetView},
+    objects::{DeploymentView, PodView, ReplicaSetView, RevisionView},
     tree::{World, common_selector, tree},
 };
 use crate::{
-    api::StoredPlan,
+    api::{PLAN_UID, StoredPlan},
     cli::{CliError, list_all},
     machine::scope,
     plan::{Plan, Target, targets_of},
@@ -27,6 +28,7 @@ pub(super) struct Read {
     pub(super) deployments: Vec<DeploymentView>,
     pub(super) sets: Vec<ReplicaSetView>,
     pub(super) pods: Vec<PodView>,
+    pub(super) revisions: Vec<RevisionView>,
     pub(super) unread: Vec<String>,
 }
 
@@ -37,6 +39,7 @@ impl Read {
             &self.deployments,
             &self.sets,
             &self.pods,
+            &self.revisions,
             self.unread.clone(),
         )
     }
@@ -54,8 +57,17 @@ pub(super) async fn trees(
         let namespace = namespace_of(plan);
         if !read.contains_key(namespace) {
             let there = plans.iter().filter(|plan| namespace_of(plan) == namespace);
-            let names = workloads(there);
-            read.insert(namespace, below(client, namespace, &names).await?);
+            let names = workloads(there.clone());
+            let records = tracking(there.clone());
+            let revisions = only(&revisions(there));
+            let below = below(
+                client,
+                namespace,
+                &names,
+                (records.as_deref(), revisions.as_deref()),
+            );
+            let below = below.await?;
+            read.insert(namespace, below);
         }
     }
     let worlds: BTreeMap<&str, World<'_>> = read
@@ -97,6 +109,31 @@ pub(super) fn only(names: &BTreeSet<String>) -> Option<String> {
     Some(format!("metadata.name={first}"))
 }
 
+/// A selector of labels for the revisions of those plans that track ConfigMaps;
+/// none if none does.
+pub(super) fn tracking<'a>(plans: impl Iterator<Item = &'a StoredPlan>) -> Option<String> {
+    let tracks = plans.filter(|plan| {
+        let components = plan.spec.get("components").and_then(Value::as_array);
+        let mut components = components.into_iter().flatten();
+        components.any(|component| component.get("configMaps").is_some())
+    });
+    let uids: BTreeSet<&str> = tracks
+        .filter_map(|plan| plan.metadata.uid.as_deref())
+        .collect();
+    let uids: Vec<&str> = uids.into_iter().collect();
+    (!uids.is_empty()).then(|| format!("{PLAN_UID} in ({})", uids.join(",")))
+}
+
+/// Names of the revisions that plans stand at.
+fn revisions<'a>(plans: impl Iterator<Item = &'a StoredPlan>) -> BTreeSet<String> {
+    let status = plans.filter_map(|plan| plan.status.as_ref());
+    let names = status.flat_map(|status| {
+        let target = status.release.as_ref().and(status.target_revision.as_ref());
+        status.stable_revision.iter().chain(target)
+    });
+    names.cloned().collect()
+}
+
 /// What has to be told if a kind cannot be read; an error if that is not for
 /// want of rights.
 fn read<T>(
@@ -127,10 +164,25 @@ async fn below(
     client: &Client,
     namespace: &str,
     names: &BTreeSet<String>,
+    records: (Option<&str>, Option<&str>),
 ) -> Result<Read, CliError> {
     let mut unread = Vec::new();
-    let all = list::<DeploymentView>(client, namespace, only(names).as_deref(), None).await;
+    let fields = only(names);
+    let records = async {
+        match records {
+            (Some(labels), fields) => {
+                list::<RevisionView>(client, namespace, fields, Some(labels)).await
+            }
+            (None, _) => Ok(Vec::new()),
+        }
+    };
+    let (all, revisions) = futures::future::join(
+        list::<DeploymentView>(client, namespace, fields.as_deref(), None),
+        records,
+    )
+    .await;
     let mut deployments = read("deployments", namespace, all, &mut unread)?;
+    let revisions = read("controllerrevisions", namespace, revisions, &mut unread)?;
     deployments.retain(|d| {
         d.metadata
             .name
@@ -139,6 +191,7 @@ async fn below(
     });
     if deployments.is_empty() {
         return Ok(Read {
+            revisions,
             unread,
             ..Read::default()
         });
@@ -153,6 +206,7 @@ async fn below(
         sets: read("replicasets", namespace, sets, &mut unread)?,
         pods: read("pods", namespace, pods, &mut unread)?,
         deployments,
+        revisions,
         unread,
     })
 }
@@ -175,4 +229,42 @@ where
         ..ListParams::default()
     };
     list_all(&Api::<K>::namespaced(client.clone(), namespace), params).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::status::fixtures;
+    use serde_json::json;
+
+    #[test]
+    fn revisions_are_read_only_of_plans_that_track_config_maps() {
+        let plan = |uid: &str, components: Value| -> StoredPlan {
+            let plan = json!({"metadata": {"uid": uid}, "spec": {"components": components}});
+            serde_json::from_value(plan).unwrap()
+        };
+        let plans = [
+            plan("b", json!([{}, {"configMaps": ["settings"]}])),
+            plan("none", json!([{}])),
+            plan("a", json!([{"configMaps": ["settings"]}])),
+            plan("odd", json!("text")),
+        ];
+        let of = |plans: &[StoredPlan]| tracking(plans.iter());
+        assert_eq!(of(&plans).as_deref(), Some("belay.dev/plan-uid in (a,b)"));
+        assert_eq!(of(&plans[1..2]), None);
+        assert_eq!(of(&[]), None);
+    }
+
+    /// A revision may be large, and at rest one is enough.
+    #[test]
+    fn at_rest_only_the_stable_revision_is_read() {
+        let rests = fixtures::configured('a', 'b', "cart-config", false).plan;
+        let goes = fixtures::configuration("Promote", 'a').plan;
+        let of = |plan: &Option<StoredPlan>| only(&revisions(plan.iter()));
+        assert_eq!(
+            of(&rests),
+            Some(format!("metadata.name={}", fixtures::STABLE))
+        );
+        assert_eq!(of(&goes), None);
+    }
 }

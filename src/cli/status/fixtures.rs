@@ -5,10 +5,14 @@ use serde_json::{Value, json};
 
 use super::{
     Caller, PlanStatus,
-    objects::{DeploymentView, PodView, ReplicaSetView},
+    objects::{DeploymentView, PodView, ReplicaSetView, RevisionView},
     tree::{World, tree},
 };
-use crate::api::StoredPlan;
+use crate::{
+    api::StoredPlan,
+    config_maps::{Tracked, snapshot_name},
+    fields::canon::digest_json,
+};
 
 pub(in crate::cli) const STABLE: &str = "shop-99134e0901";
 pub(in crate::cli) const TARGET: &str = "shop-b59eb8dcf7";
@@ -24,6 +28,7 @@ pub(in crate::cli) struct Cluster {
     pub(super) deployments: Vec<DeploymentView>,
     pub(super) sets: Vec<ReplicaSetView>,
     pub(super) pods: Vec<PodView>,
+    pub(super) revisions: Vec<RevisionView>,
     pub(super) unread: Vec<String>,
 }
 
@@ -101,7 +106,13 @@ impl Cluster {
 
     pub(in crate::cli) fn status(&self) -> PlanStatus {
         let unread = self.unread.clone();
-        let world = World::new(&self.deployments, &self.sets, &self.pods, unread);
+        let world = World::new(
+            &self.deployments,
+            &self.sets,
+            &self.pods,
+            &self.revisions,
+            unread,
+        );
         tree(
             self.plan.as_ref().unwrap(),
             &world,
@@ -239,16 +250,111 @@ pub(in crate::cli) fn going_back() -> Cluster {
         .pods("cart", 2, 1, &json!({"phase": "Pending"}))
 }
 
+/// Digests of contents of a ConfigMap, as the operator writes them.
+pub(in crate::cli) fn digest(letter: char) -> String {
+    digest_json(&json!(letter))
+}
+
+impl Cluster {
+    /// A revision with what `cart-config` and `web-config` held.
+    pub(in crate::cli) fn revision(mut self, name: &str, cart: char, web: char) -> Self {
+        let component = |workload: &str, letter| {
+            let map = format!("{workload}-config");
+            json!({"name": workload, "workload": {"kind": "Deployment", "name": workload},
+                   "template": {"spec": {}},
+                   "partialDigest": (workload == "cart").then_some("p"),
+                   "configMaps": [Tracked::new(&map, &digest(letter), "p")]})
+        };
+        self.revisions.push(from(json!({
+            "metadata": {"name": name, "namespace": "web"}, "revision": 1,
+            "data": {"canon": 1, "spec": "s",
+                     "components": [component("cart", cart), component("web", web)]},
+        })));
+        self
+    }
+
+    /// What the template of a Deployment names.
+    pub(in crate::cli) fn names(mut self, deployment: &str, config_map: &str) -> Self {
+        for view in &mut self.deployments {
+            if view.metadata.name.as_deref() == Some(deployment) {
+                view.spec.config_maps = [config_map.to_owned()].into();
+            }
+        }
+        self
+    }
+}
+
+/// A plan of `cart`, whose ConfigMap is kept in snapshots, and `web`, which is
+/// followed.
+pub(in crate::cli) fn tracking(status: &Value) -> Cluster {
+    let spec = json!({"components": [
+        {"workload": {"kind": "Deployment", "name": "cart"}, "configMaps": ["cart-config"],
+         "template": {"spec": {"containers": [{"name": "app", "image": "shop/cart:3"}],
+            "volumes": [{"name": "config", "configMap": {"name": "cart-config"}}]}}},
+        {"workload": {"kind": "Deployment", "name": "web"}, "configMaps": ["web-config"]},
+    ]});
+    Cluster::new(&spec, status)
+        .deployment("cart", 2, &[("shop/cart:3", 2, 2)])
+        .deployment("web", 1, &[("shop/web:3", 1, 1)])
+        .revision(STABLE, 'a', 'b')
+        .revision(TARGET, 'c', 'd')
+}
+
+/// Name of the snapshot of what `cart-config` held.
+pub(in crate::cli) fn snapshot(letter: char) -> String {
+    snapshot_name("cart-config", &digest(letter), "p")
+}
+
+/// What the operator read of both ConfigMaps.
+pub(in crate::cli) fn seen(cart: char, web: char, missing: bool) -> Value {
+    json!([{"name": "cart-config", "digest": digest(cart), "missing": missing},
+           {"name": "web-config", "digest": digest(web)}])
+}
+
+/// A release of contents of ConfigMaps, on its way or back.
+pub(in crate::cli) fn configuration(stage: &str, live: char) -> Cluster {
+    let reason = if stage == "Restore" {
+        "RollingBack"
+    } else {
+        "Promoting"
+    };
+    let failure = if stage == "Restore" {
+        failure()
+    } else {
+        Value::Null
+    };
+    tracking(&json!({
+        "observedGeneration": 4, "phase": "RollingOut", "step": "Promote 1/2",
+        "stableRevision": STABLE, "targetRevision": TARGET,
+        "conditions": conditions(reason, "Reconciling", "2026-03-01T03:03:58Z", "waiting for deployment cart"),
+        "components": [component("cart", "Waiting", None), component("web", "Updated", None)],
+        "configMaps": seen('c', 'd', false),
+        "release": release(stage, "2026-03-01T03:03:59.000000Z", failure),
+    }))
+    .names("cart", &snapshot(live))
+}
+
+/// A plan at rest, with what the ConfigMaps hold and what `cart` names.
+pub(in crate::cli) fn configured(cart: char, web: char, live: &str, missing: bool) -> Cluster {
+    tracking(&json!({
+        "observedGeneration": 4, "phase": "Stable", "stableRevision": STABLE,
+        "conditions": conditions("Released", "Ready", "2026-03-01T03:03:58Z", "released and healthy"),
+        "components": [component("cart", "Stable", None), component("web", "Stable", None)],
+        "configMaps": seen(cart, web, missing),
+    }))
+    .names("cart", live)
+}
+
 /// The same once it is over.
 pub(in crate::cli) fn rolled_back() -> Cluster {
     let plan = crate::plan::Plan::parse(&spec()).unwrap();
     let status = json!({
         "observedGeneration": 4, "phase": "Stable", "stableRevision": STABLE,
         "conditions": conditions("RolledBack", "Stalled", "2026-03-01T00:58:00Z",
-            &format!("rolled back for ContainerRestarts: {CRASH}. {STABLE} is live, and {TARGET} is not tried again by itself. Change the content, or: kubectl annotate relplan shop belay.dev/retry={TARGET}")),
+            &format!("rolled back: ContainerRestarts of component web: {CRASH}. {STABLE} is live, and {TARGET} is not released again by itself. Change the content of the plan, or try the same again: kubectl annotate relplan shop -n web belay.dev/retry={TARGET} --overwrite")),
         "components": [component("web", "Stable", None), component("cart", "Stable", None),
                        component("db", "Stable", None)],
-        "refused": [{"revision": TARGET, "spec": plan.content(), "cause": "ContainerRestarts",
+        "refused": [{"revision": TARGET, "spec": plan.content(), "cause": "ContainerRestarts", "component": "web",
                      "message": CRASH, "at": "2026-03-01T00:58:00Z"}],
         "history": [{"number": 3, "kind": "Content", "revision": TARGET, "requestedBy": "alice@example.com",
                      "from": STABLE, "startedAt": "2026-03-01T00:57:48Z", "endedAt": "2026-03-01T00:58:00Z",

@@ -98,7 +98,7 @@ fn cells(plan: &PlanStatus, head: &[&str], now: Timestamp) -> Vec<String> {
 
 fn why(plan: &PlanStatus) -> String {
     match &plan.verdict.cause {
-        Some(cause) => format!("{:?}: {}", cause.cause, cause.message),
+        Some(cause) => cause.told(),
         None if plan.verdict.message.is_empty() => plan.verdict.title.clone(),
         None => plan.verdict.message.clone(),
     }

@@ -6,6 +6,7 @@
 
 mod caller;
 mod changes;
+mod config;
 mod feed;
 mod fetch;
 mod list;
@@ -31,8 +32,9 @@ use kube::Client;
 
 pub use caller::Caller;
 pub use model::{
-    CauseView, ComponentView, CurrentRelease, DeploymentCounts, Exit as ContainerExit, Health,
-    LastRelease, PlanStatus, PodTrouble, ReplicaSetStatus, Revisions, Verdict, Way,
+    CauseView, ComponentView, ConfigMapMode, ConfigMapView, ContentsView, CurrentRelease,
+    DeploymentCounts, Exit as ContainerExit, Health, LastRelease, PlanStatus, PodTrouble,
+    ReplicaSetStatus, Revisions, Verdict, Way,
 };
 pub(super) use tree::workload;
 

@@ -188,6 +188,53 @@ pub struct ComponentView {
     pub deployment: Option<DeploymentCounts>,
     /// ReplicaSets, newest first.
     pub replica_sets: Vec<ReplicaSetStatus>,
+    /// The ConfigMaps that it tracks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub config_maps: Vec<ConfigMapView>,
+}
+
+/// How the contents of a tracked ConfigMap go back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum ConfigMapMode {
+    /// By the reference of the plan's template to a snapshot.
+    Snapshot,
+    /// In place, since the template is not the plan's.
+    Contents,
+}
+
+/// A tracked ConfigMap and the contents that belong to the revisions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigMapView {
+    /// Its name.
+    pub name: String,
+    /// How its contents go back.
+    pub mode: ConfigMapMode,
+    /// Whether it does not exist, or no longer.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub missing: bool,
+    /// Digest of what it held when the operator last read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// The ConfigMap that the live template names for it: a snapshot, or itself.
+    /// Absent if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<String>,
+    /// What belongs to the stable revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stable: Option<ContentsView>,
+    /// What belongs to the revision that is being released.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<ContentsView>,
+}
+
+/// Contents of a ConfigMap.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ContentsView {
+    /// Their digest.
+    pub digest: String,
+    /// The ConfigMap that keeps them.
+    pub snapshot: String,
 }
 
 /// A Deployment in numbers.
@@ -272,6 +319,14 @@ pub struct Exit {
     /// The kubelet's word for it (`OOMKilled`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+impl CauseView {
+    /// The cause as it is told everywhere.
+    #[must_use]
+    pub fn told(&self) -> String {
+        self.cause.told(self.component.as_deref(), &self.message)
+    }
 }
 
 #[allow(

@@ -1,18 +1,24 @@
-//! Deployments, ReplicaSets and pods as far as a person wants to see them,
-//! trimmed while they are decoded: a plan may have a thousand pods, and most of
-//! each is not shown.
+//! Deployments, ReplicaSets, pods and revisions as far as a person wants to see
+//! them, trimmed while they are decoded: a plan may have a thousand pods, and
+//! most of each is not shown.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::{
     api::{
-        apps::v1::{Deployment, ReplicaSet},
+        apps::v1::{ControllerRevision, Deployment, ReplicaSet},
         core::v1::{ContainerStatus, Pod, PodCondition},
     },
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time},
 };
-use kube::Resource;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::{
+    api::WorkloadRef,
+    cluster::{Condition, replica_failure, view_of},
+    config_maps::{self, Tracked},
+};
 
 /// Annotation by which the Deployment's controller numbers templates, on the
 /// Deployment and on its ReplicaSets.
@@ -41,6 +47,9 @@ pub(super) struct DeploymentSpecView {
     pub(super) paused: bool,
     /// Which pods are its.
     pub(super) selector: LabelSelector,
+    /// ConfigMaps that its pod template names.
+    #[serde(rename = "template", deserialize_with = "config_map_names")]
+    pub(super) config_maps: BTreeSet<String>,
 }
 
 /// What a Deployment's controller says.
@@ -108,20 +117,7 @@ pub(super) struct ReplicaSetStatusView {
     /// Pods that are ready.
     pub(super) ready_replicas: i32,
     /// What is in the way of more.
-    pub(super) conditions: Vec<ConditionView>,
-}
-
-/// A condition of a ReplicaSet.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ConditionView {
-    /// Its type.
-    #[serde(rename = "type")]
-    pub(super) type_: String,
-    /// Whether it holds.
-    pub(super) status: String,
-    /// What it says.
-    pub(super) message: Option<String>,
+    pub(super) conditions: Vec<Condition>,
 }
 
 /// A pod, trimmed.
@@ -163,6 +159,52 @@ pub(super) struct PodStatusView {
     pub(super) init_container_statuses: Vec<ContainerStatus>,
 }
 
+/// A revision of a plan, trimmed: which contents of ConfigMaps belong to it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct RevisionView {
+    /// Trimmed metadata.
+    #[serde(deserialize_with = "meta")]
+    pub(super) metadata: ObjectMeta,
+    data: RevisionDataView,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct RevisionDataView {
+    components: Vec<FrozenView>,
+}
+
+/// A component of a revision, trimmed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct FrozenView {
+    workload: WorkloadRef,
+    partial_digest: Option<String>,
+    config_maps: Vec<Tracked>,
+}
+
+impl RevisionView {
+    /// The contents of ConfigMaps that belong to a workload; none if the revision
+    /// does not know it.
+    #[must_use]
+    pub(super) fn config_maps(&self, workload: &WorkloadRef) -> Option<&[Tracked]> {
+        Some(&self.of(workload)?.config_maps)
+    }
+
+    /// Whether the plan said what a workload is to run.
+    #[must_use]
+    pub(super) fn is_templated(&self, workload: &WorkloadRef) -> bool {
+        self.of(workload)
+            .is_some_and(|frozen| frozen.partial_digest.is_some())
+    }
+
+    fn of(&self, workload: &WorkloadRef) -> Option<&FrozenView> {
+        let mut components = self.data.components.iter();
+        components.find(|frozen| frozen.workload == *workload)
+    }
+}
+
 impl DeploymentView {
     /// Pods wanted.
     #[must_use]
@@ -198,10 +240,7 @@ impl ReplicaSetView {
     /// Why it cannot create its pods, if that is so.
     #[must_use]
     pub(super) fn refused(&self) -> Option<&str> {
-        let failed =
-            |c: &&ConditionView| c.type_ == "ReplicaFailure" && c.status.as_str() == "True";
-        let condition = self.status.conditions.iter().find(failed)?;
-        Some(condition.message.as_deref().unwrap_or("no message"))
+        replica_failure(&self.status.conditions)
     }
 }
 
@@ -216,6 +255,11 @@ pub(super) fn template_number(meta: &ObjectMeta) -> Option<i64> {
 pub(super) fn is_owned(meta: &ObjectMeta, uid: &str) -> bool {
     let owners = meta.owner_references.as_deref().unwrap_or_default();
     owners.iter().any(|owner: &OwnerReference| owner.uid == uid)
+}
+
+/// Of a pod template, the ConfigMaps that it names.
+fn config_map_names<'de, D: Deserializer<'de>>(input: D) -> Result<BTreeSet<String>, D::Error> {
+    Ok(config_maps::names(&Value::deserialize(input)?))
 }
 
 /// Metadata without what is large and not shown, `managedFields` above all.
@@ -251,39 +295,7 @@ fn meta<'de, D: Deserializer<'de>>(input: D) -> Result<ObjectMeta, D::Error> {
     })
 }
 
-macro_rules! view_of {
-    ($view:ty, $kind:ty) => {
-        impl Resource for $view {
-            type DynamicType = ();
-            type Scope = <$kind as Resource>::Scope;
-
-            fn kind(dt: &()) -> Cow<'_, str> {
-                <$kind as Resource>::kind(dt)
-            }
-
-            fn group(dt: &()) -> Cow<'_, str> {
-                <$kind as Resource>::group(dt)
-            }
-
-            fn version(dt: &()) -> Cow<'_, str> {
-                <$kind as Resource>::version(dt)
-            }
-
-            fn plural(dt: &()) -> Cow<'_, str> {
-                <$kind as Resource>::plural(dt)
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-
 view_of!(DeploymentView, Deployment);
 view_of!(ReplicaSetView, ReplicaSet);
 view_of!(PodView, Pod);
+view_of!(RevisionView, ControllerRevision);

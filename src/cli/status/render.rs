@@ -4,6 +4,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
+    config,
     model::{ComponentView, Health, PlanStatus, PodTrouble, ReplicaSetStatus, Verdict},
     pods::age,
     text::{Line, Tone, clock, span},
@@ -163,8 +164,7 @@ fn why(verdict: &Verdict, layout: Layout) -> Vec<Line> {
     }
     let mut lines = Vec::new();
     if let Some(cause) = &verdict.cause {
-        let text = format!("{:?}: {}", cause.cause, cause.message);
-        lines.extend(labelled("Why", Tone::Plain, &text, layout));
+        lines.extend(labelled("Why", Tone::Plain, &cause.told(), layout));
         // These only add what is shown anyway.
         let said = [
             Reason::RolledBack,
@@ -318,7 +318,7 @@ fn components(plan: &PlanStatus, now: Timestamp, layout: Layout, fold: Fold) -> 
         folded.clear();
         lines.push(row(component, plan, &columns).cut(layout.width));
         if fold == Fold::None || !is_quiet(component) {
-            lines.extend(below(component, now, layout));
+            lines.extend(below(component, plan, now, layout));
         }
     }
     lines.extend(run(&folded, &columns, layout));
@@ -348,7 +348,9 @@ fn run(folded: &[&ComponentView], columns: &Columns, layout: Layout) -> Option<L
 }
 
 fn is_quiet(component: &ComponentView) -> bool {
-    component.health == Health::Ok && component.trouble().next().is_none()
+    component.health == Health::Ok
+        && component.trouble().next().is_none()
+        && !component.config_maps.iter().any(|map| map.missing)
 }
 
 fn ready(component: &ComponentView) -> String {
@@ -420,8 +422,13 @@ fn remarks(component: &ComponentView) -> String {
     remarks.join("; ")
 }
 
-/// ReplicaSets and pods in trouble.
-fn below(component: &ComponentView, now: Timestamp, layout: Layout) -> Vec<Line> {
+/// ConfigMaps, ReplicaSets and pods in trouble.
+fn below(
+    component: &ComponentView,
+    plan: &PlanStatus,
+    now: Timestamp,
+    layout: Layout,
+) -> Vec<Line> {
     let (shown, empty): (Vec<&ReplicaSetStatus>, Vec<&ReplicaSetStatus>) =
         component.replica_sets.iter().partition(|set| is_shown(set));
     let name = shown
@@ -430,6 +437,24 @@ fn below(component: &ComponentView, now: Timestamp, layout: Layout) -> Vec<Line>
         .max()
         .unwrap_or_default();
     let mut lines = Vec::new();
+    let sets = !component.replica_sets.is_empty();
+    for (index, map) in component.config_maps.iter().enumerate() {
+        let last = index + 1 == component.config_maps.len() && !sets;
+        let (bend, rail) = if last {
+            ("└ ", "  ")
+        } else {
+            ("├ ", "│ ")
+        };
+        let tone = if map.missing {
+            Tone::Waits
+        } else {
+            Tone::Plain
+        };
+        let line = Line::default().to(4).and(Tone::Faint, bend);
+        let line = line.and(tone, &config::told(map, plan));
+        let indent = Line::default().to(4).and(Tone::Faint, rail).to(8);
+        lines.extend(line.wrap(layout.width, &indent, layout.most()));
+    }
     for (index, set) in shown.iter().enumerate() {
         let last = index + 1 == shown.len() && empty.is_empty();
         let (bend, rail) = if last {

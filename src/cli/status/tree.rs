@@ -10,12 +10,12 @@ use k8s_openapi::{
 };
 
 use super::{
-    Caller,
+    Caller, config,
     model::{
         ComponentView, CurrentRelease, DeploymentCounts, Health, LastRelease, PlanStatus,
         ReplicaSetStatus, Revisions,
     },
-    objects::{DeploymentView, PodView, ReplicaSetView, is_owned, template_number},
+    objects::{DeploymentView, PodView, ReplicaSetView, RevisionView, is_owned, template_number},
     pods::{self, PodHealth},
     verdict,
 };
@@ -31,6 +31,7 @@ pub(super) struct World<'a> {
     deployments: HashMap<&'a str, &'a DeploymentView>,
     sets: HashMap<&'a str, Vec<&'a ReplicaSetView>>,
     pods: HashMap<&'a str, Vec<&'a PodView>>,
+    revisions: HashMap<&'a str, &'a RevisionView>,
     unread: Vec<String>,
 }
 
@@ -40,6 +41,7 @@ impl<'a> World<'a> {
         deployments: impl IntoIterator<Item = &'a DeploymentView>,
         sets: impl IntoIterator<Item = &'a ReplicaSetView>,
         pods: impl IntoIterator<Item = &'a PodView>,
+        revisions: impl IntoIterator<Item = &'a RevisionView>,
         unread: Vec<String>,
     ) -> Self {
         let mut world = Self {
@@ -60,7 +62,16 @@ impl<'a> World<'a> {
                 world.pods.entry(&owner.uid).or_default().push(pod);
             }
         }
+        for revision in revisions {
+            let name = revision.metadata.name.as_deref().unwrap_or_default();
+            world.revisions.insert(name, revision);
+        }
         world
+    }
+
+    /// A revision, if it could be read.
+    pub(super) fn revision(&self, name: Option<&String>) -> Option<&'a RevisionView> {
+        self.revisions.get(name?.as_str()).copied()
     }
 
     fn sets_of(&self, deployment: &DeploymentView) -> Vec<&'a ReplicaSetView> {
@@ -206,6 +217,7 @@ fn view(
         leaving: component.leaving,
         deployment: deployment.map(counts),
         replica_sets,
+        config_maps: config::views(component, status, deployment, world),
     }
 }
 

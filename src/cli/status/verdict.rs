@@ -304,7 +304,7 @@ impl Facts<'_> {
         let refused = self.refused()?;
         Some(CauseView {
             cause: refused.cause,
-            component: None,
+            component: refused.component.clone(),
             message: refused.message.clone(),
             at: refused.at.clone(),
         })

@@ -13,7 +13,10 @@ use kube::{
     api::{ApiResource, DynamicObject, ListParams},
 };
 
-use super::verdict::{Outcome, State};
+use super::{
+    is,
+    verdict::{Outcome, State},
+};
 use crate::{
     api::{ConfigMapStatus, Reason, StoredPlan},
     cli::{CliError, Kind, Session, Target, list_all},
@@ -67,6 +70,10 @@ impl Rests {
 pub(super) struct Live {
     /// Deployments that were named on the command line: they must be readable.
     named: Vec<String>,
+    /// Whether the plan writes into one of those.
+    templated: bool,
+    /// Whether nothing but they is meant.
+    alone: bool,
     /// Those that the plan follows.
     followed: Vec<String>,
     /// Those whose contents are told apart by the ConfigMaps alone while a
@@ -82,6 +89,8 @@ impl Live {
         let components = plan.spec["components"].as_array();
         let mut live = Self {
             named: Vec::new(),
+            templated: false,
+            alone: !targets.iter().any(|target| is(target, plan, namespace)),
             followed: Vec::new(),
             with_contents: Vec::new(),
             config_maps: Vec::new(),
@@ -104,6 +113,7 @@ impl Live {
             });
             if deployments.any(|target| target.name == name) {
                 live.named.push(name.to_owned());
+                live.templated |= !is_followed;
             } else if is_followed {
                 live.followed.push(name.to_owned());
             }
@@ -111,6 +121,12 @@ impl Live {
         live.config_maps.sort_unstable();
         live.config_maps.dedup();
         live
+    }
+
+    /// Whether the plan writes into the Deployments that were named, where it is
+    /// them alone that somebody waits for.
+    pub(super) fn deployments(&self) -> Option<bool> {
+        (self.alone && !self.named.is_empty()).then_some(self.templated)
     }
 
     /// Whether an outcome is about what is live.

@@ -27,7 +27,7 @@ use serde::Serialize;
 
 use self::{
     live::{Live, Word},
-    verdict::{Outcome, State, generation, judge},
+    verdict::{Outcome, State, generation, judge, of_deployments},
 };
 use super::{
     BAD, CliError, Document, Exit, GOOD, Invocation, Kind, Session, SomePlans, Streams, Target,
@@ -105,6 +105,8 @@ struct Waited {
     name: String,
     uid: Option<String>,
     asked: Option<i64>,
+    /// Whether a release generation of the plan was named.
+    bound: bool,
     /// What has to be what the plan's word is about.
     live: Live,
     /// Since when it is not certain that it is.
@@ -212,6 +214,7 @@ async fn begin(
             name: plan.metadata.name.clone().unwrap_or_default(),
             uid: plan.metadata.uid.clone(),
             asked,
+            bound: args.generation.is_some(),
             live,
             unsure: None,
             state: judge(&plan, asked),
@@ -238,6 +241,7 @@ fn unanswered(
             name: target.name.clone(),
             uid: None,
             asked: args.generation.or(target.generation),
+            bound: true,
             live: Live::of(&unknown, &[], ""),
             unsure: None,
             state: judge(&unknown, None),
@@ -265,7 +269,10 @@ impl Waited {
         session: &Session,
         streams: &mut Streams<'_>,
     ) -> Result<(), CliError> {
-        let state = judge(plan, self.asked);
+        let mut state = judge(plan, self.asked);
+        if let Some(templated) = self.live.deployments().filter(|_| !self.bound) {
+            state = of_deployments(state, plan, templated);
+        }
         (self.state, self.over) = (state.clone(), false);
         if state.outcome.is_some() {
             self.over = match self.live.word(plan, &state, session).await? {

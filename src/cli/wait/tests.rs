@@ -116,6 +116,7 @@ fn exit_codes_follow_what_was_waited_for() {
         name: "shop".into(),
         uid: None,
         asked: Some(4),
+        bound: false,
         live: Live::of(&with(|_| {}), &[], "s"),
         unsure: None,
         over: outcome.is_some(),
@@ -136,6 +137,66 @@ fn exit_codes_follow_what_was_waited_for() {
     assert_eq!(code(Some(Outcome::Undone), For::Undone), 0);
     assert_eq!(code(Some(Outcome::Held), For::Settled), 0);
     assert_eq!(code(Some(Outcome::Deleted), For::Settled), 1);
+}
+
+/// Whoever applied a Deployment is not failed for what another pipeline put into
+/// the plan, nor told of a release that was not theirs.
+#[test]
+fn a_deployment_that_was_released_since_is_done_while_the_plan_stays_refused() {
+    let since = |kind: &str, result: &str| {
+        with(|plan| {
+            rolled_back(plan);
+            let records = plan["status"]["history"].as_array_mut().unwrap();
+            records.push(json!({
+                "number": 3, "kind": kind, "revision": "shop-dddd", "from": "shop-bbbb",
+                "startedAt": "2026-03-01T11:55:00Z", "endedAt": "2026-03-01T11:56:00Z",
+                "result": result,
+            }));
+        })
+    };
+    let told = |plan: &StoredPlan, targets: &[&str]| {
+        let targets: Vec<Target> = targets.iter().map(|t| t.parse().unwrap()).collect();
+        let live = Live::of(plan, &targets, "s");
+        let state = judge(plan, Some(5));
+        match live.deployments() {
+            Some(templated) => of_deployments(state, plan, templated),
+            None => state,
+        }
+    };
+    let outcome = |plan: &StoredPlan, targets: &[&str]| told(plan, targets).outcome.unwrap();
+    let guarded = since("Surroundings", "Succeeded");
+    let state = told(&guarded, &["deploy/cart"]);
+    assert_eq!(state.outcome, Some(Outcome::Released));
+    assert_eq!(state.revision.as_deref(), Some("shop-dddd"));
+    assert!(
+        state
+            .message
+            .contains("content of the plan stays refused: rolled back: "),
+        "{state:?}"
+    );
+    // The plan itself is another question.
+    for targets in [&["shop"][..], &["shop", "deploy/cart"], &["plan/shop"]] {
+        assert_eq!(
+            outcome(&guarded, targets),
+            Outcome::RolledBack,
+            "{targets:?}"
+        );
+    }
+    // Content may be the plan's own, but for a Deployment that it only follows.
+    let content = since("Content", "Succeeded");
+    assert_eq!(outcome(&content, &["deploy/cart"]), Outcome::RolledBack);
+    assert_eq!(outcome(&content, &["deploy/web"]), Outcome::Released);
+    assert_eq!(
+        outcome(&content, &["deploy/web", "deploy/cart"]),
+        Outcome::RolledBack
+    );
+    for plan in [
+        since("Surroundings", "RolledBack"),
+        since("Undo", "Succeeded"),
+        with(rolled_back),
+    ] {
+        assert_eq!(outcome(&plan, &["deploy/web"]), Outcome::RolledBack);
+    }
 }
 
 #[test]

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::{
     api::{
-        ABORT, ConditionType, RELEASE_GENERATION, RETRY, Reason, ReleasePlanStatus, StoredPlan,
-        UNDO,
+        ABORT, ConditionType, RELEASE_GENERATION, RETRY, Reason, ReleaseKind, ReleasePlanStatus,
+        ReleaseRecord, ReleaseResult, StoredPlan, UNDO,
     },
     plan::current,
 };
@@ -105,6 +105,43 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
         return state(None, &ready.reason, &text);
     }
     state(outcome(ready, judged), &ready.reason, &ready.message)
+}
+
+/// The same for whoever named Deployments and not the plan: what was applied to
+/// them and released since is done, also while content of the plan stays refused.
+/// Where the plan writes into one of them (`templated`) only a release of what
+/// surrounds its fields is certain to be theirs.
+#[must_use]
+pub(super) fn of_deployments(state: State, plan: &StoredPlan, templated: bool) -> State {
+    if !matches!(state.outcome, Some(Outcome::RolledBack | Outcome::Undone)) {
+        return state;
+    }
+    let status = plan.status.iter();
+    let last = status.clone().find_map(|status| status.history.last());
+    let idle = status.clone().all(|status| status.release.is_none());
+    let is_theirs = |record: &&ReleaseRecord| {
+        record.result == ReleaseResult::Succeeded
+            && match record.kind {
+                ReleaseKind::Surroundings => true,
+                ReleaseKind::Content | ReleaseKind::First => !templated,
+                ReleaseKind::Undo => false,
+            }
+    };
+    let Some(record) = last.filter(|_| idle).filter(is_theirs) else {
+        return state;
+    };
+    let revision = record.revision.clone().or_else(|| state.stable.clone());
+    let name = revision.as_deref().unwrap_or_default();
+    State {
+        outcome: Some(Outcome::Released),
+        reason: Reason::Released.as_str().to_owned(),
+        message: format!(
+            "release {} of {name} is done and healthy; content of the plan stays refused: {}",
+            record.number, state.message
+        ),
+        revision,
+        ..state
+    }
 }
 
 /// The order on a plan that is still to be carried out.

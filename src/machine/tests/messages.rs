@@ -84,6 +84,43 @@ fn what_a_person_did_is_said_once() {
     assert!(sim.told(Reason::Reverted) > 0);
 }
 
+/// A component may be called otherwise than its workload.
+#[test]
+fn a_failure_is_told_in_the_same_words_everywhere() {
+    let mut spec = templated(&[("cart", "cart:1"), ("web", "web:1")]);
+    spec["components"][1]["name"] = json!("front");
+    let mut sim = Sim::settled(spec, &[("cart", "cart:1"), ("web", "web:1")]);
+    sim.edit(|spec| {
+        spec["components"][1]["template"]["spec"]["containers"][0]["image"] = json!("web:2-crash");
+    });
+    sim.run_until("the way back", |sim| sim.phase() == Phase::Rollback);
+    let failure = sim.status.release.as_ref().unwrap().failure.clone();
+    let told = failure.unwrap().told();
+    assert!(
+        told.starts_with("ContainerRestarts of component front: deployment web: pod "),
+        "{told}"
+    );
+    assert!(message(&sim).contains(&told), "{}", message(&sim));
+    sim.run_until("the end", |sim| sim.reason() == "RolledBack");
+    let status = &sim.status;
+    assert!(message(&sim).starts_with(&format!("rolled back: {told}. ")));
+    assert_eq!(status.refused[0].told(), told);
+    assert_eq!(status.refused[0].component.as_deref(), Some("front"));
+    let record = status.history.last().unwrap();
+    assert_eq!(record.message.as_deref(), Some(told.as_str()));
+    for reason in [Reason::RollbackStarted, Reason::RolledBack] {
+        let notes = sim.events.iter().filter(|event| event.reason == reason);
+        let decisions = status
+            .decisions
+            .iter()
+            .filter(|entry| entry.reason == reason);
+        let texts = notes.map(|event| &event.note);
+        let texts: Vec<&String> = texts.chain(decisions.map(|entry| &entry.message)).collect();
+        assert!(texts.len() >= 2, "{reason}: {texts:?}");
+        assert!(texts.iter().all(|text| text.contains(&told)), "{texts:?}");
+    }
+}
+
 /// Whatever the API server answers, the way out behind it is not cut off.
 #[test]
 fn a_long_explanation_does_not_cut_off_the_way_out() {

@@ -156,6 +156,122 @@ async fn a_plan_that_is_being_deleted_is_not_looked_up() {
     assert_eq!(cluster.asked(), (0, 0));
 }
 
+/// A plan whose templated component tracks `settings`, and whose followed one
+/// tracks `site`.
+fn tracking() -> Value {
+    let mut plan = plan();
+    let components = &mut plan["spec"]["components"];
+    components[0]["configMaps"] = json!(["settings"]);
+    components[0]["template"]["spec"]["volumes"] =
+        json!([{"name": "settings", "configMap": {"name": "settings"}}]);
+    components[1]["configMaps"] = json!(["site"]);
+    plan
+}
+
+/// WV-06: so may they be applied before their ConfigMaps.
+#[tokio::test]
+async fn wv_06_a_config_map_that_does_not_exist_yet_is_a_warning_with_its_place() {
+    let answer = validate(&Arc::new(cluster()), &create(&tracking())).await;
+    answer.accepted();
+    assert_eq!(
+        answer.warnings(),
+        [
+            "configmap settings does not exist yet: the plan releases nothing until it does (spec.components[0].configMaps[0])",
+            "configmap site does not exist yet: the plan releases nothing until it does (spec.components[1].configMaps[0])",
+        ]
+    );
+    let cluster = Arc::new(Cluster {
+        config_maps: vec!["settings", "site"],
+        ..cluster()
+    });
+    let answer = validate(&cluster, &create(&tracking())).await;
+    assert_eq!(answer.warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn one_config_map_of_several_components_is_told_once_with_every_place() {
+    let mut plan = tracking();
+    plan["spec"]["components"][1]["configMaps"] = json!(["site", "other"]);
+    let third = json!({"workload": {"kind": "Deployment", "name": "web"}, "configMaps": ["site"]});
+    plan["spec"]["components"]
+        .as_array_mut()
+        .unwrap()
+        .push(third);
+    let cluster = Arc::new(Cluster {
+        config_maps: vec!["settings", "other"],
+        ..cluster()
+    });
+    let answer = validate(&cluster, &create(&plan)).await;
+    let told = answer.warnings().join(" ");
+    assert!(
+        told.contains("(spec.components[1].configMaps[0], spec.components[2].configMaps[0])"),
+        "{told}"
+    );
+    assert_eq!(told.matches("configmap ").count(), 1, "{told}");
+}
+
+/// What was told when it was asked for is not told at every label.
+#[tokio::test]
+async fn a_config_map_that_is_missing_is_told_when_something_new_is_asked_for() {
+    let cluster = Arc::new(cluster());
+    let old = stored(&tracking()).await;
+    let mut new = old.clone();
+    new["spec"]["bakeTime"] = json!("1m");
+    let answer = validate(&cluster, &update(&old, &new)).await;
+    assert_eq!(answer.warnings(), [""; 0]);
+    // Of the workload of a followed component nothing new is asked then.
+    new["spec"]["components"][1]["configMaps"] = json!(["sites"]);
+    let answer = validate(&cluster, &update(&old, &new)).await;
+    assert!(
+        answer.warnings()[0].starts_with("configmap sites does not exist yet"),
+        "{answer:?}"
+    );
+    assert_eq!(cluster.asked(), (0, 0));
+    // One that was deleted is not waited for.
+    let mut old = old;
+    old["status"] = json!({"configMaps": [{"name": "site", "digest": "d", "missing": true}]});
+    let mut new = old.clone();
+    new["spec"]["components"][1]["configMaps"] = json!(["site", "other"]);
+    let answer = validate(&cluster, &update(&old, &new)).await;
+    let told = answer.warnings().join(" ");
+    assert!(
+        told.contains("does not exist: its last contents stay in use until it does"),
+        "{told}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn config_maps_that_cannot_be_looked_up_are_warnings() {
+    let broken = Arc::new(Cluster {
+        broken: true,
+        ..cluster()
+    });
+    let answer = validate(&broken, &create(&tracking())).await;
+    answer.accepted();
+    assert!(
+        answer
+            .warnings()
+            .iter()
+            .any(|w| w.starts_with("configmap site was not checked: ")),
+        "{answer:?}"
+    );
+    let hanging = Arc::new(Cluster {
+        hangs: true,
+        ..cluster()
+    });
+    let old = stored(&tracking()).await;
+    let mut new = old.clone();
+    new["spec"]["components"][1]["configMaps"] = json!(["sites"]);
+    for review in [create(&tracking()), update(&old, &new)] {
+        let start = Instant::now();
+        let answer = validate(&hanging, &review).await;
+        answer.accepted();
+        assert_eq!(start.elapsed().as_secs(), 2);
+        let text = "tracked configmaps were not checked: the cluster did not answer in time";
+        assert!(answer.warnings().contains(&text), "{answer:?}");
+    }
+}
+
 /// WV-07: the visible case is told at once; who keeps the workload is decided
 /// by the controller.
 #[tokio::test]

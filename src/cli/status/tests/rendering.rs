@@ -40,7 +40,7 @@ fn a_rollback_names_its_cause_as_it_was_recorded() {
     expect_file!["../golden/rolled_back_80.txt"].assert_eq(&shown(&cluster, 80));
     let wide = shown(&cluster, 200);
     expect_file!["../golden/rolled_back_200.txt"].assert_eq(&wide);
-    assert!(wide.contains(&format!("ContainerRestarts: {CRASH}")));
+    assert!(wide.contains(&format!("ContainerRestarts of component web: {CRASH}")));
 }
 
 #[test]
