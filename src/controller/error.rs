@@ -2,9 +2,14 @@
 
 use crate::{
     cluster::{ApplyFailure, ConnectError},
+    machine::cut_to,
     plan::Target,
     revision::RevisionError,
 };
+
+/// Longest part of a message that why something cannot be read may take, in
+/// bytes.
+const SHORT: usize = 200;
 
 /// Why a pass did not come to its end. Every kind is retried; a conflict
 /// quietly, since it only means that something else was quicker.
@@ -114,6 +119,22 @@ impl ReconcileError {
         matches!(self, Self::Refused { .. })
     }
 
+    /// Why a read failed, in short and in the same words each time: it stands in
+    /// the status. What only the client knows of addresses and certificates is
+    /// left to the log.
+    pub(super) fn in_short(&self) -> String {
+        match self {
+            Self::Api { source, .. } => match &**source {
+                kube::Error::Api(status) if !status.message.is_empty() => {
+                    cut_to(&status.message, SHORT)
+                }
+                _ => "the API server did not answer".to_owned(),
+            },
+            Self::Timeout(limit) => format!("no answer within {limit:?}"),
+            other => other.to_string(),
+        }
+    }
+
     /// Whether trying again is of no use: rights are missing, or a policy
     /// refuses it.
     pub(super) fn is_denied(&self) -> bool {
@@ -136,5 +157,29 @@ pub(super) fn judged(target: &Target, failure: ApplyFailure) -> ReconcileError {
             what: target.to_string(),
         },
         ApplyFailure::Undecided(message) => ReconcileError::Undecided { target, message },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_read_failed_is_said_in_short_without_addresses() {
+        let said = |message: &str, code| {
+            let status = kube::core::Status::failure(message, "Test").with_code(code);
+            ReconcileError::api("read it")(kube::Error::Api(status.boxed())).in_short()
+        };
+        let forbidden = r#"configmaps "web" is forbidden: User "belay" cannot get resource"#;
+        assert_eq!(said(forbidden, 403), forbidden);
+        assert!(said(&"x".repeat(500), 500).len() <= SHORT + '…'.len_utf8());
+        let unreachable = std::io::Error::other("connect to 10.0.0.1:443");
+        let unreachable = kube::Error::ReadEvents(unreachable);
+        assert_eq!(
+            ReconcileError::api("read it")(unreachable).in_short(),
+            "the API server did not answer"
+        );
+        let late = ReconcileError::Timeout(std::time::Duration::from_secs(10));
+        assert_eq!(late.in_short(), "no answer within 10s");
     }
 }

@@ -153,8 +153,14 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Wake, ReconcileError
 
 /// When to look again at ConfigMaps that could not be read; none if all were.
 fn read_again(ctx: &Context, world: &World) -> Option<Duration> {
-    let unread = world.config_maps.values().any(|source| source.unknown)
-        || world.snapshots.values().any(|kept| *kept == Kept::Unknown);
+    let unread = world
+        .config_maps
+        .values()
+        .any(|source| source.unreadable.is_some())
+        || world
+            .snapshots
+            .values()
+            .any(|kept| matches!(kept, Kept::Unknown(_)));
     if !unread {
         ctx.unreadable.reset(&world.plan.uid);
         return None;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    Action, Scope, Workload, context::Context, desired::Obstacle, restore::DEADLINE,
+    Action, Scope, Workload, context::Context, desired::Obstacle, restore::DEADLINE, snapshots,
     stable::REASSERTIONS, ways,
 };
 use crate::{
@@ -162,12 +162,12 @@ fn write(
             }
             continue;
         };
-        if source.unknown && deleting && is_overdue(ctx) {
-            // Rights that are lost must not hold it for ever either.
-            continue;
-        }
-        if source.unknown {
-            let text = format!("configmap {name} cannot be read now");
+        if let Some(why) = &source.unreadable {
+            if deleting && is_overdue(ctx) {
+                // Rights that are lost must not hold it for ever either.
+                continue;
+            }
+            let text = format!("waiting for {}", snapshots::readable(name, why));
             return obstacle(Reason::TargetsMissing, text);
         }
         if source.digest.as_ref() == Some(&tracked.digest) {

@@ -24,6 +24,7 @@ pub(super) fn begin(ctx: &mut Context<'_>, desired: &Desired) {
     let kind = if ctx.status.stable_revision.is_none() {
         ReleaseKind::First
     } else if desired.changes.contains(&Change::Content) {
+        commands::overtaken_at_rest(ctx);
         ReleaseKind::Content
     } else {
         ReleaseKind::Surroundings

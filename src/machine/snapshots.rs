@@ -68,7 +68,7 @@ pub(super) fn remember(ctx: &mut Context<'_>) {
         .map(|(name, source)| ConfigMapStatus {
             name: name.clone(),
             digest: digests.get(name).cloned(),
-            missing: source.digest.is_none() && !source.unknown,
+            missing: source.digest.is_none() && source.unreadable.is_none(),
         })
         .collect();
     let before = std::mem::replace(&mut ctx.status.config_maps, seen.clone());
@@ -89,8 +89,9 @@ pub(super) fn remember(ctx: &mut Context<'_>) {
     }
 }
 
-/// The tracked ConfigMaps of whose contents nothing is known.
-pub(super) fn missing(ctx: &Context<'_>) -> Vec<String> {
+/// The tracked ConfigMaps of whose contents nothing is known: those that do not
+/// exist, and, with the reason, those that cannot be read.
+pub(super) fn missing(ctx: &Context<'_>) -> (Vec<String>, Vec<String>) {
     let scopes = ctx.scope.iter().filter(|scope| !scope.leaving);
     let names: BTreeSet<&String> = scopes
         .flat_map(|scope| {
@@ -98,18 +99,26 @@ pub(super) fn missing(ctx: &Context<'_>) -> Vec<String> {
             scope.config_maps.iter().filter(known)
         })
         .collect();
-    let names = names.into_iter();
-    names
-        .filter(|name| !is_too_large(ctx, name))
-        .map(|name| {
-            let source = ctx.input.world.config_maps.get(name);
-            if source.is_some_and(|source| source.unknown) {
-                format!("configmap {name} (which cannot be read now)")
-            } else {
-                format!("configmap {name}")
-            }
-        })
-        .collect()
+    let mut gone = Vec::new();
+    let mut unread = Vec::new();
+    for name in names.into_iter().filter(|name| !is_too_large(ctx, name)) {
+        match why_unreadable(ctx, name) {
+            Some(why) => unread.push(readable(name, why)),
+            None => gone.push(format!("configmap {name}")),
+        }
+    }
+    (gone, unread)
+}
+
+/// Why a ConfigMap of a user could not be read, if so.
+fn why_unreadable<'a>(ctx: &Context<'a>, name: &str) -> Option<&'a str> {
+    let source = ctx.input.world.config_maps.get(name)?;
+    source.unreadable.as_deref()
+}
+
+/// "configmap web to be readable", and why it is not.
+pub(super) fn readable(name: &str, why: &str) -> String {
+    format!("configmap {name} to be readable ({why})")
 }
 
 /// Whether all contents that are wanted are known.
@@ -148,14 +157,19 @@ pub(super) fn secure(ctx: &Context<'_>, tracked: &[Tracked]) -> Result<Vec<Actio
         let source = ctx.input.world.config_maps.get(&tracked.name);
         let there = source.and_then(|source| source.digest.as_ref());
         let Tracked { name, snapshot, .. } = tracked;
+        let unreadable = why_unreadable(ctx, name);
         // What nobody asked for is not in doubt.
         match ctx.input.world.snapshots.get(snapshot).unwrap_or(&Kept::Whole) {
             Kept::Whole => {}
-            Kept::Missing if there == Some(&tracked.digest) || source.is_some_and(|s| s.unknown) => {
+            Kept::Missing if there == Some(&tracked.digest) => {
                 create.push(Action::CreateSnapshot {
                     tracked: tracked.clone(),
                 });
             }
+            Kept::Missing if unreadable.is_some() => faults.push((
+                Reason::TargetsMissing,
+                format!("waiting for {}; its contents have to be kept", readable(name, unreadable.unwrap_or_default())),
+            )),
             Kept::Missing if there.is_none() && !was_kept(ctx, tracked) => faults.push((
                 Reason::TargetsMissing,
                 format!("waiting for configmap {name} to exist; it was deleted before its contents were kept"),
@@ -168,9 +182,9 @@ pub(super) fn secure(ctx: &Context<'_>, tracked: &[Tracked]) -> Result<Vec<Actio
                 Reason::SnapshotLost,
                 format!("configmap {snapshot}, which keeps contents of configmap {name}, was changed by somebody; delete it, and it is made again from {name} if that has the contents"),
             )),
-            Kept::Unknown => faults.push((
+            Kept::Unknown(why) => faults.push((
                 Reason::TargetsMissing,
-                format!("configmap {snapshot}, which keeps contents of configmap {name}, cannot be read now"),
+                format!("waiting for {}, which keeps contents of configmap {name}", readable(snapshot, why)),
             )),
             Kept::Foreign => faults.push((
                 Reason::ConfigMapRefused,

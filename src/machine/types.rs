@@ -53,8 +53,8 @@ pub struct World {
 pub struct Source {
     /// Digest of its contents; none if it does not exist, or could not be read.
     pub digest: Option<String>,
-    /// Whether it could not be read. That is not a change.
-    pub unknown: bool,
+    /// Why it could not be read, if so. That is not a change.
+    pub unreadable: Option<String>,
     /// Bytes of its contents.
     pub bytes: usize,
     /// Its uid; empty if it does not exist.
@@ -73,7 +73,7 @@ impl Source {
         let meta = &object.metadata;
         Self {
             digest: Some(contents.digest()),
-            unknown: false,
+            unreadable: None,
             bytes: contents.bytes(),
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),

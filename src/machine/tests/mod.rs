@@ -5,6 +5,7 @@ mod independence;
 mod invariants;
 mod plans;
 mod sim;
+mod writes;
 
 mod baseline;
 mod commands;
@@ -19,5 +20,6 @@ mod midrelease;
 mod orders;
 mod ownership;
 mod properties;
+mod readable;
 mod rebuild;
 mod refused;
