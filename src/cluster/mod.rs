@@ -6,6 +6,7 @@ mod connect;
 mod dry_run;
 mod snapshot;
 
+pub(crate) use apply_error::lacks_rights;
 pub use apply_error::{ApplyFailure, classify, classify_status};
 pub use connect::{ConnectError, Connections, Seat, connect};
 pub use dry_run::{as_stored, dry_run};

@@ -1,7 +1,7 @@
 //! What can go wrong in a pass.
 
 use crate::{
-    cluster::{ApplyFailure, ConnectError},
+    cluster::{ApplyFailure, ConnectError, classify, lacks_rights},
     machine::cut_to,
     plan::Target,
     revision::RevisionError,
@@ -26,6 +26,14 @@ pub enum ReconcileError {
     Refused {
         /// The workload.
         target: Target,
+        /// What the API server says.
+        message: String,
+    },
+    /// The API server refuses to store a ConfigMap.
+    #[error("configmap {name} cannot be stored: {message}")]
+    ConfigMapRefused {
+        /// The ConfigMap.
+        name: String,
         /// What the API server says.
         message: String,
     },
@@ -114,9 +122,28 @@ impl ReconcileError {
 }
 
 impl ReconcileError {
-    /// Whether the API server refuses a template.
+    /// Whether the API server refuses a write, which is then decided anew.
     pub(super) const fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused { .. })
+        matches!(self, Self::Refused { .. } | Self::ConfigMapRefused { .. })
+    }
+
+    /// A failed write of a ConfigMap. Rights that are missing refuse it like any
+    /// policy: nothing else needs them, and people have to hear of both.
+    pub(super) fn unwritten(name: &str, doing: String) -> impl FnOnce(kube::Error) -> Self {
+        |error| {
+            let name = name.to_owned();
+            match classify(&error) {
+                ApplyFailure::Refused(message) => Self::ConfigMapRefused { name, message },
+                ApplyFailure::Conflict => Self::Conflict { what: doing },
+                ApplyFailure::Undecided(message) if lacks_rights(&message) => {
+                    Self::ConfigMapRefused { name, message }
+                }
+                ApplyFailure::Undecided(_) => Self::Api {
+                    doing,
+                    source: Box::new(error),
+                },
+            }
+        }
     }
 
     /// Why a read failed, in short and in the same words each time: it stands in
@@ -142,7 +169,7 @@ impl ReconcileError {
             Self::Api { source, .. } => {
                 matches!(&**source, kube::Error::Api(status) if [403, 404, 422].contains(&status.code))
             }
-            Self::Refused { .. } | Self::Ownership { .. } => true,
+            Self::Refused { .. } | Self::ConfigMapRefused { .. } | Self::Ownership { .. } => true,
             _ => false,
         }
     }
@@ -181,5 +208,48 @@ mod tests {
         );
         let late = ReconcileError::Timeout(std::time::Duration::from_secs(10));
         assert_eq!(late.in_short(), "no answer within 10s");
+    }
+
+    #[test]
+    fn a_config_map_is_refused_by_policies_quotas_and_missing_rights_only() {
+        let judged = |code: u16, message: &str, cause: Option<&str>| {
+            let mut status = serde_json::json!({"status": "Failure", "code": code,
+                "reason": "Test", "message": message});
+            if let Some(cause) = cause {
+                status["details"] = serde_json::json!({"causes": [{"reason": cause}]});
+            }
+            let status: kube::core::Status = serde_json::from_value(status).unwrap();
+            let error = kube::Error::Api(status.boxed());
+            ReconcileError::unwritten("web", "store it".to_owned())(error)
+        };
+        for (code, message) in [
+            (403, "configmaps \"web\" is forbidden: exceeded quota: few"),
+            (
+                403,
+                "configmaps is forbidden: User \"belay\" cannot create resource \"configmaps\"",
+            ),
+            (422, "ConfigMap \"web\" is invalid: data: Forbidden: no"),
+            (400, "admission webhook \"x\" denied the request: no"),
+        ] {
+            let error = judged(code, message, None);
+            let ReconcileError::ConfigMapRefused {
+                name,
+                message: said,
+            } = &error
+            else {
+                panic!("{error}")
+            };
+            assert_eq!((name.as_str(), said.as_str()), ("web", message));
+            assert!(error.is_refusal() && error.is_denied());
+        }
+        assert!(judged(409, "the object has been modified", None).is_conflict());
+        for (code, cause) in [
+            (403, Some("NamespaceTerminating")),
+            (404, None),
+            (500, None),
+        ] {
+            let error = judged(code, "no", cause);
+            assert!(matches!(error, ReconcileError::Api { .. }), "{error}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use super::{
     Action, Scope, Source,
     context::{Context, View},
     desired::Obstacle,
+    ways,
 };
 use crate::{
     api::{Cause, ConfigMapStatus, Failure, Reason, ReleasePlanStatus},
@@ -158,9 +159,14 @@ pub(super) fn secure(ctx: &Context<'_>, tracked: &[Tracked]) -> Result<Vec<Actio
         let there = source.and_then(|source| source.digest.as_ref());
         let Tracked { name, snapshot, .. } = tracked;
         let unreadable = why_unreadable(ctx, name);
+        let refusal = ctx.input.world.refusals.get(snapshot).map(String::as_str);
         // What nobody asked for is not in doubt.
         match ctx.input.world.snapshots.get(snapshot).unwrap_or(&Kept::Whole) {
             Kept::Whole => {}
+            Kept::Missing if there == Some(&tracked.digest) && refusal.is_some() => faults.push((
+                Reason::ConfigMapRefused,
+                format!("configmap {snapshot}, which has to keep contents of configmap {name}, cannot be stored: {}. Change what refuses it", ways::brief(refusal.unwrap_or_default())),
+            )),
             Kept::Missing if there == Some(&tracked.digest) => {
                 create.push(Action::CreateSnapshot {
                     tracked: tracked.clone(),
@@ -201,6 +207,12 @@ pub(super) fn secure(ctx: &Context<'_>, tracked: &[Tracked]) -> Result<Vec<Actio
         reason,
         message: texts.join("; "),
     })
+}
+
+/// Whether the last that was said is that contents cannot be kept, or written.
+pub(super) fn were_refused(ctx: &Context<'_>) -> bool {
+    let mut conditions = ctx.input.status.conditions.iter();
+    conditions.any(|c| c.type_ == "Ready" && c.reason == Reason::ConfigMapRefused.as_str())
 }
 
 /// Whether a revision that this pass rests on holds the contents.

@@ -46,6 +46,9 @@ pub struct World {
     /// What stands under the names of snapshots that [`super::snapshots`]
     /// names.
     pub snapshots: BTreeMap<String, Kept>,
+    /// What real writes of ConfigMaps, of users and of snapshots, were refused
+    /// with in this pass, by name.
+    pub refusals: BTreeMap<String, String>,
 }
 
 /// A ConfigMap of a user as it was read.

@@ -4,6 +4,7 @@ mod cluster;
 mod independence;
 mod invariants;
 mod plans;
+mod policies;
 mod sim;
 mod writes;
 

@@ -34,6 +34,8 @@ pub(super) enum Stop {
     Conflict,
     Crash,
     Refused(String, String),
+    /// A ConfigMap.
+    Unwritten(String, String),
 }
 
 /// All there is.
@@ -58,6 +60,9 @@ pub(super) struct Sim {
     pub(super) unreadable: bool,
     /// Snapshots cannot be read.
     pub(super) blind: bool,
+    /// Why these ConfigMaps of users cannot be written, and which snapshots of
+    /// theirs.
+    pub(super) policies: BTreeMap<String, &'static str>,
     /// Numbers that the revisions were stored with.
     pub(super) numbers: BTreeMap<String, i64>,
     pub(super) events: Vec<EventNote>,
@@ -113,6 +118,7 @@ impl Sim {
             immutable: false,
             unreadable: false,
             blind: false,
+            policies: BTreeMap::new(),
             numbers: BTreeMap::new(),
             events: Vec::new(),
             journal: Vec::new(),
@@ -291,6 +297,7 @@ impl Sim {
                 .collect(),
             revisions,
             config_maps,
+            refusals: BTreeMap::new(),
         }
     }
 
@@ -330,10 +337,18 @@ impl Sim {
             super::invariants::check(self, &world, &decision);
         }
         let mut outcome = self.carry_out(&decision.actions);
-        if let Err(Stop::Refused(name, text)) = &outcome {
-            let scope = self.scope();
-            let index = scope.iter().position(|s| s.target.name == *name).unwrap();
-            world.components[index].workload.as_mut().unwrap().refusal = Some(text.clone());
+        while let Err(stop) = &outcome {
+            let known = match stop {
+                Stop::Refused(name, text) => {
+                    let scope = self.scope();
+                    let index = scope.iter().position(|s| s.target.name == *name).unwrap();
+                    let workload = world.components[index].workload.as_mut().unwrap();
+                    workload.refusal.replace(text.clone())
+                }
+                Stop::Unwritten(name, text) => world.refusals.insert(name.clone(), text.clone()),
+                Stop::Conflict | Stop::Crash => break,
+            };
+            assert_eq!(known, None, "the same write was tried again: {decision:?}");
             decision = self.decide(&world);
             outcome = self.carry_out(&decision.actions);
         }
@@ -357,7 +372,7 @@ impl Sim {
                 self.dirty = true;
                 true
             }
-            Err(Stop::Refused(..)) => panic!("the same write was tried again: {decision:?}"),
+            Err(Stop::Refused(..) | Stop::Unwritten(..)) => unreachable!(),
         }
     }
 

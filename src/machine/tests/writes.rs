@@ -41,6 +41,7 @@ impl Sim {
                         .or_insert_with(|| revision.as_ref().clone());
                 }
                 Action::CreateSnapshot { tracked } => {
+                    self.permitted(&tracked.snapshot)?;
                     let text = self.config_maps.get(&tracked.name);
                     let text = text.filter(|text| contents(text).digest() == tracked.digest);
                     let text = text.filter(|_| !self.unreadable).ok_or(Stop::Conflict)?;
@@ -49,6 +50,7 @@ impl Sim {
                 }
                 Action::WriteContents { tracked, uid, .. } => {
                     let name = &tracked.name;
+                    self.permitted(name)?;
                     let there = self.config_maps.contains_key(name);
                     assert!(!there || !self.immutable, "{name} is immutable");
                     let text = self.snapshots.get(&tracked.snapshot);
@@ -98,6 +100,18 @@ impl Sim {
             self.dirty = true;
         }
         Ok(())
+    }
+
+    fn permitted(&self, name: &str) -> Result<(), Stop> {
+        let says = self
+            .policies
+            .iter()
+            .find(|(of, _)| match of.strip_suffix('*') {
+                Some(stem) => name.starts_with(stem),
+                None => name == *of,
+            });
+        let stop = |(_, says): (_, &&str)| Stop::Unwritten(name.to_owned(), (*says).to_owned());
+        says.map_or(Ok(()), |says| Err(stop(says)))
     }
 
     /// No template ever names a snapshot that does not exist.
