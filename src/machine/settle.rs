@@ -208,6 +208,7 @@ fn prepare(ctx: &mut Context<'_>, desired: &Desired) {
     release.applied.retain(|applied| *applied != name);
     release.applied.push(name.clone());
     let number = release.number;
+    snapshots::way_back(ctx);
     // Contents first: whatever names a snapshot finds it.
     for action in desired.keep.clone() {
         ctx.act_once(action);

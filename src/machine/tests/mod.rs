@@ -24,3 +24,4 @@ mod properties;
 mod readable;
 mod rebuild;
 mod refused;
+mod renewed;

@@ -244,6 +244,14 @@ impl Sim {
         named.map(|name| read(name).map(String::as_str)).collect()
     }
 
+    /// The contents that the pods of `web` read of their one ConfigMap, by
+    /// whichever way.
+    pub(super) fn configuration_of_web(&self) -> &str {
+        let read = self.configuration("web");
+        read.first()
+            .map_or(&self.config_maps["settings"], |read| read.unwrap())
+    }
+
     /// What a pass reads.
     pub(super) fn observe(&self) -> World {
         let deployments = self.stale.as_ref().unwrap_or(&self.deployments);
