@@ -386,6 +386,9 @@ fn a_snapshot_that_cannot_be_read_holds_a_release_and_does_not_fail_it() {
         .find(|c| c.type_ == "Ready");
     let ready = ready.unwrap();
     assert_eq!(ready.reason, "TargetsMissing");
+    let mut conditions = decision.status.conditions.iter();
+    let stalled = conditions.any(|c| c.type_ == "Stalled" && c.status == "True");
+    assert!(!stalled, "nobody has to do anything");
     let text =
         "to be readable (configmaps is forbidden), which keeps contents of configmap settings";
     assert!(ready.message.contains(text), "{ready:?}");
