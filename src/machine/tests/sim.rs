@@ -301,7 +301,7 @@ impl Sim {
             known,
             snapshots: snapshots(&scope, revisions.values().map(AsRef::as_ref))
                 .into_iter()
-                .map(|tracked| (tracked.snapshot.clone(), self.kept(&tracked)))
+                .map(|tracked| (tracked.snapshot.clone(), self.seen(&tracked)))
                 .collect(),
             revisions,
             config_maps,
@@ -309,10 +309,15 @@ impl Sim {
         }
     }
 
-    pub(super) fn kept(&self, tracked: &Tracked) -> Kept {
+    /// What a pass sees of a snapshot.
+    fn seen(&self, tracked: &Tracked) -> Kept {
         if self.blind {
             return Kept::Unknown(DENIED.to_owned());
         }
+        self.kept(tracked)
+    }
+
+    pub(super) fn kept(&self, tracked: &Tracked) -> Kept {
         match self.snapshots.get(&tracked.snapshot) {
             None => Kept::Missing,
             Some(text) if contents(text).digest() == tracked.digest => Kept::Whole,
