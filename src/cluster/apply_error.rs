@@ -82,7 +82,7 @@ fn lacks_dry_run(message: &str) -> bool {
 
 /// The authorizer's own refusal, as against one by admission: it names the user
 /// and the verb. What the operator may not do says nothing about the content.
-fn lacks_rights(message: &str) -> bool {
+pub(crate) fn lacks_rights(message: &str) -> bool {
     message
         .split_once("forbidden: User \"")
         .and_then(|(_, rest)| rest.split_once("\" cannot "))

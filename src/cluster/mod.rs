@@ -7,6 +7,7 @@ mod dry_run;
 mod snapshot;
 mod view;
 
+pub(crate) use apply_error::lacks_rights;
 pub use apply_error::{ApplyFailure, classify, classify_status};
 pub use connect::{ConnectError, Connections, Connector, Seat};
 pub use dry_run::{as_stored, dry_run};

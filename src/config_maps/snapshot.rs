@@ -38,7 +38,7 @@ impl Tracked {
 }
 
 /// What stands under the name of a snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// The snapshot, whole.
     Whole,
@@ -48,8 +48,8 @@ pub enum Kept {
     Damaged,
     /// An object that is not this plan's.
     Foreign,
-    /// It could not be read. That says nothing about it.
-    Unknown,
+    /// It could not be read, for this reason. That says nothing about it.
+    Unknown(String),
 }
 
 /// Name of the snapshot of a ConfigMap's contents. Two plans never share one:

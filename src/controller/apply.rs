@@ -89,7 +89,9 @@ impl Failures {
             // It is decided anew with what the API server said.
             Action::Apply { .. } | Action::Replace { .. } if !error.is_refusal() => {}
             Action::Own { .. } => {}
-            Action::CreateSnapshot { tracked } | Action::WriteContents { tracked, .. } => {
+            Action::CreateSnapshot { tracked } | Action::WriteContents { tracked, .. }
+                if !error.is_refusal() =>
+            {
                 self.unwritten.insert(tracked.name.clone());
             }
             _ => return Err(error),
@@ -476,7 +478,7 @@ mod tests {
         };
         for failed in [contents("settings"), snapshot] {
             let mut failures = Failures::default();
-            failures.note(&failed, error(403)).unwrap();
+            failures.note(&failed, error(500)).unwrap();
             assert!(failures.skips(&write("cart", &["settings"])));
             assert!(failures.skips(&contents("settings")));
             assert!(!failures.skips(&write("web", &["other"])));
@@ -529,6 +531,11 @@ mod tests {
             message: "no".to_owned(),
         };
         assert!(failures.note(&write("cart", &[]), refused).is_err());
+        let refused = ReconcileError::ConfigMapRefused {
+            name: "settings".to_owned(),
+            message: "no".to_owned(),
+        };
+        assert!(failures.note(&contents("settings"), refused).is_err());
         assert!(failures.first.is_none());
     }
 

@@ -117,7 +117,7 @@ impl ConfigMaps {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let kept: HashMap<String, Source> = sources
             .iter()
-            .filter(|(_, source)| source.digest.is_some() && !source.unknown)
+            .filter(|(_, source)| source.digest.is_some() && source.unreadable.is_none())
             .map(|(name, source)| (name.clone(), source.clone()))
             .collect();
         if kept.is_empty() {
@@ -214,27 +214,27 @@ pub(super) async fn read(
     if names.is_empty() {
         return BTreeMap::new();
     }
-    let listed = ctx.config_maps.listed().await;
-    let unlisted = listed.err().map(|error| error.to_string());
+    let unlisted = ctx.config_maps.listed().await.err();
     let reads = names.into_iter().map(async |name| {
-        let read = match &unlisted {
-            Some(error) => Err(error.clone()),
+        let source = match &unlisted {
+            Some(error) => unread(namespace, error),
             None => source(ctx, namespace, uid, &name)
                 .await
-                .map_err(|error| error.to_string()),
+                .unwrap_or_else(|error| unread(namespace, &error)),
         };
-        let source = read.unwrap_or_else(|error| {
-            tracing::warn!(%namespace, %error, "contents are taken as they were last seen");
-            Source {
-                unknown: true,
-                ..Source::default()
-            }
-        });
         (name, source)
     });
     let sources = join_all(reads).await.into_iter().collect();
     ctx.config_maps.keep(uid, &sources);
     sources
+}
+
+fn unread(namespace: &str, error: &ReconcileError) -> Source {
+    tracing::warn!(%namespace, %error, "contents are taken as they were last seen");
+    Source {
+        unreadable: Some(error.in_short()),
+        ..Source::default()
+    }
 }
 
 async fn source(
@@ -306,14 +306,14 @@ pub(super) async fn kept(
         let kept = match get(ctx, namespace, name).await {
             Ok(object) => {
                 let kept = judge(object.as_ref(), &tracked.digest, plan_uid);
-                if let (Kept::Whole, Some(object)) = (kept, &object) {
+                if let (Kept::Whole, Some(object)) = (&kept, &object) {
                     ctx.config_maps.found_whole(plan_uid, object);
                 }
                 kept
             }
             Err(error) => {
                 tracing::warn!(%namespace, %error, "what stands under the name of a snapshot is not known");
-                Kept::Unknown
+                Kept::Unknown(error.in_short())
             }
         };
         (name.clone(), kept)

@@ -1,10 +1,15 @@
 //! What can go wrong in a pass.
 
 use crate::{
-    cluster::{ApplyFailure, ConnectError},
+    cluster::{ApplyFailure, ConnectError, classify, lacks_rights},
+    machine::cut_to,
     plan::Target,
     revision::RevisionError,
 };
+
+/// Longest part of a message that why something cannot be read may take, in
+/// bytes.
+const SHORT: usize = 200;
 
 /// Why a pass did not come to its end. Every kind is retried; a conflict
 /// quietly, since it only means that something else was quicker.
@@ -21,6 +26,14 @@ pub enum ReconcileError {
     Refused {
         /// The workload.
         target: Target,
+        /// What the API server says.
+        message: String,
+    },
+    /// The API server refuses to store a ConfigMap.
+    #[error("configmap {name} cannot be stored: {message}")]
+    ConfigMapRefused {
+        /// The ConfigMap.
+        name: String,
         /// What the API server says.
         message: String,
     },
@@ -109,9 +122,44 @@ impl ReconcileError {
 }
 
 impl ReconcileError {
-    /// Whether the API server refuses a template.
+    /// Whether the API server refuses a write, which is then decided anew.
     pub(super) const fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused { .. })
+        matches!(self, Self::Refused { .. } | Self::ConfigMapRefused { .. })
+    }
+
+    /// A failed write of a ConfigMap. Rights that are missing refuse it like any
+    /// policy: nothing else needs them, and people have to hear of both.
+    pub(super) fn unwritten(name: &str, doing: String) -> impl FnOnce(kube::Error) -> Self {
+        |error| {
+            let name = name.to_owned();
+            match classify(&error) {
+                ApplyFailure::Refused(message) => Self::ConfigMapRefused { name, message },
+                ApplyFailure::Conflict => Self::Conflict { what: doing },
+                ApplyFailure::Undecided(message) if lacks_rights(&message) => {
+                    Self::ConfigMapRefused { name, message }
+                }
+                ApplyFailure::Undecided(_) => Self::Api {
+                    doing,
+                    source: Box::new(error),
+                },
+            }
+        }
+    }
+
+    /// Why a read failed, in short and in the same words each time: it stands in
+    /// the status. What only the client knows of addresses and certificates is
+    /// left to the log.
+    pub(super) fn in_short(&self) -> String {
+        match self {
+            Self::Api { source, .. } => match &**source {
+                kube::Error::Api(status) if !status.message.is_empty() => {
+                    cut_to(&status.message, SHORT)
+                }
+                _ => "the API server did not answer".to_owned(),
+            },
+            Self::Timeout(limit) => format!("no answer within {limit:?}"),
+            other => other.to_string(),
+        }
     }
 
     /// Whether trying again is of no use: rights are missing, or a policy
@@ -121,7 +169,7 @@ impl ReconcileError {
             Self::Api { source, .. } => {
                 matches!(&**source, kube::Error::Api(status) if [403, 404, 422].contains(&status.code))
             }
-            Self::Refused { .. } | Self::Ownership { .. } => true,
+            Self::Refused { .. } | Self::ConfigMapRefused { .. } | Self::Ownership { .. } => true,
             _ => false,
         }
     }
@@ -136,5 +184,72 @@ pub(super) fn judged(target: &Target, failure: ApplyFailure) -> ReconcileError {
             what: target.to_string(),
         },
         ApplyFailure::Undecided(message) => ReconcileError::Undecided { target, message },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_read_failed_is_said_in_short_without_addresses() {
+        let said = |message: &str, code| {
+            let status = kube::core::Status::failure(message, "Test").with_code(code);
+            ReconcileError::api("read it")(kube::Error::Api(status.boxed())).in_short()
+        };
+        let forbidden = r#"configmaps "web" is forbidden: User "belay" cannot get resource"#;
+        assert_eq!(said(forbidden, 403), forbidden);
+        assert!(said(&"x".repeat(500), 500).len() <= SHORT + '…'.len_utf8());
+        let unreachable = std::io::Error::other("connect to 10.0.0.1:443");
+        let unreachable = kube::Error::ReadEvents(unreachable);
+        assert_eq!(
+            ReconcileError::api("read it")(unreachable).in_short(),
+            "the API server did not answer"
+        );
+        let late = ReconcileError::Timeout(std::time::Duration::from_secs(10));
+        assert_eq!(late.in_short(), "no answer within 10s");
+    }
+
+    #[test]
+    fn a_config_map_is_refused_by_policies_quotas_and_missing_rights_only() {
+        let judged = |code: u16, message: &str, cause: Option<&str>| {
+            let mut status = serde_json::json!({"status": "Failure", "code": code,
+                "reason": "Test", "message": message});
+            if let Some(cause) = cause {
+                status["details"] = serde_json::json!({"causes": [{"reason": cause}]});
+            }
+            let status: kube::core::Status = serde_json::from_value(status).unwrap();
+            let error = kube::Error::Api(status.boxed());
+            ReconcileError::unwritten("web", "store it".to_owned())(error)
+        };
+        for (code, message) in [
+            (403, "configmaps \"web\" is forbidden: exceeded quota: few"),
+            (
+                403,
+                "configmaps is forbidden: User \"belay\" cannot create resource \"configmaps\"",
+            ),
+            (422, "ConfigMap \"web\" is invalid: data: Forbidden: no"),
+            (400, "admission webhook \"x\" denied the request: no"),
+        ] {
+            let error = judged(code, message, None);
+            let ReconcileError::ConfigMapRefused {
+                name,
+                message: said,
+            } = &error
+            else {
+                panic!("{error}")
+            };
+            assert_eq!((name.as_str(), said.as_str()), ("web", message));
+            assert!(error.is_refusal() && error.is_denied());
+        }
+        assert!(judged(409, "the object has been modified", None).is_conflict());
+        for (code, cause) in [
+            (403, Some("NamespaceTerminating")),
+            (404, None),
+            (500, None),
+        ] {
+            let error = judged(code, "no", cause);
+            assert!(matches!(error, ReconcileError::Api { .. }), "{error}");
+        }
     }
 }

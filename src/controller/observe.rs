@@ -123,6 +123,7 @@ pub(super) async fn observe(
         known,
         config_maps: sources,
         snapshots,
+        refusals: BTreeMap::new(),
     };
     Ok((world, pods))
 }

@@ -189,9 +189,11 @@ async fn newest(cached: &StoredPlan, ctx: &Context) -> Result<Option<StoredPlan>
 
 /// When to look again at what could not be read; none if all was.
 fn read_again(ctx: &Context, world: &World, pods: bool) -> Option<Duration> {
+    let mut sources = world.config_maps.values();
+    let mut kept = world.snapshots.values();
     let unread = pods
-        || world.config_maps.values().any(|source| source.unknown)
-        || world.snapshots.values().any(|kept| *kept == Kept::Unknown);
+        || sources.any(|source| source.unreadable.is_some())
+        || kept.any(|kept| matches!(kept, Kept::Unknown(_)));
     if !unread {
         ctx.unreadable.reset(&world.plan.uid);
         return None;
@@ -202,8 +204,8 @@ fn read_again(ctx: &Context, world: &World, pods: bool) -> Option<Duration> {
     Some(wait.delay)
 }
 
-/// Decides and carries out. That the API server refuses a template is part of
-/// the world: what it makes of the plan is decided like everything else.
+/// Decides and carries out. That the API server refuses a write is part of the
+/// world: what it makes of the plan is decided like everything else.
 async fn carry_out(
     ctx: &Context,
     plan: &mut StoredPlan,
@@ -218,19 +220,21 @@ async fn carry_out(
             Ok(()) => return Ok(decision),
             Err(error) => error,
         };
-        let ReconcileError::Refused { target, message } = &error else {
-            return Err(error);
-        };
-        let component = scope
-            .iter()
-            .zip(&mut world.components)
-            .find(|(s, _)| s.target == *target);
-        let workload = component.and_then(|(_, component)| component.workload.as_mut());
-        match workload {
-            Some(workload) if workload.refusal.is_none() => {
-                workload.refusal = Some(message.clone());
+        let new = match &error {
+            ReconcileError::Refused { target, message } => {
+                let mut components = scope.iter().zip(&mut world.components);
+                let component = components.find(|(s, _)| s.target == *target);
+                let workload = component.and_then(|(_, component)| component.workload.as_mut());
+                workload.is_some_and(|w| w.refusal.replace(message.clone()).is_none())
             }
-            _ => return Err(error),
+            ReconcileError::ConfigMapRefused { name, message } => {
+                let refusals = &mut world.refusals;
+                refusals.insert(name.clone(), message.clone()).is_none()
+            }
+            _ => false,
+        };
+        if !new {
+            return Err(error);
         }
     }
 }

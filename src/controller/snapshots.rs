@@ -73,7 +73,7 @@ pub(super) async fn create(
         }
         Err(error) => {
             let doing = format!("store configmap {namespace}/{}", tracked.snapshot);
-            Err(ReconcileError::api(doing)(error))
+            Err(ReconcileError::unwritten(&tracked.snapshot, doing)(error))
         }
     }
 }
@@ -132,7 +132,7 @@ pub(super) async fn write_back(
     let written = match written {
         Ok(written) => written,
         Err(kube::Error::Api(status)) if status.code == 404 => return Err(conflict(name)),
-        Err(error) => return Err(conflict_or(doing)(error)),
+        Err(error) => return Err(ReconcileError::unwritten(name, doing)(error)),
     };
     match disown(ctx, namespace, &written).await {
         Ok(clean) => {

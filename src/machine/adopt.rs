@@ -165,7 +165,7 @@ fn take(ctx: &mut Context<'_>, plan: &Plan) {
         return report::stalled(ctx, Reason::TemplateRefused, &text);
     }
     if let Err(obstacle) = store(ctx, data) {
-        return report::stalled(ctx, obstacle.reason, &obstacle.message);
+        return stable::obstructed(ctx, obstacle.reason, &obstacle.message);
     }
     ctx.status.phase = Some(Phase::Stable);
     let name = ctx.status.stable_revision.clone().unwrap_or_default();

@@ -133,6 +133,19 @@ pub(super) fn overtaken(ctx: &mut Context<'_>) {
     ctx.waiting.clear();
 }
 
+/// The same where no release was under way: content that begins to be released
+/// right after a rest came after an order that waited through it. What was held
+/// before, by a pause or an obstacle, may be older.
+pub(super) fn overtaken_at_rest(ctx: &mut Context<'_>) {
+    let mut conditions = ctx.input.status.conditions.iter();
+    let rest = [Reason::Released, Reason::RolledBack, Reason::Undone];
+    let rested =
+        conditions.any(|c| c.type_ == "Ready" && rest.iter().any(|rest| rest.as_str() == c.reason));
+    if rested {
+        overtaken(ctx);
+    }
+}
+
 /// Why an order means nothing any more.
 const OVERTAKEN: &str = "newer content came after it, which is the later wish";
 
@@ -160,6 +173,17 @@ fn for_a_valid_plan() -> Outcome {
 
 fn for_the_workloads() -> Outcome {
     Outcome::Waits("until no other plan holds a workload of this one".to_owned())
+}
+
+/// What is in the way of an order. What is not there, or only cannot be read
+/// now, says nothing about it.
+fn obstructed(ignored: Reason, obstacle: Obstacle) -> Outcome {
+    let text = obstacle.message;
+    if obstacle.reason == Reason::TargetsMissing {
+        let what = text.strip_prefix("waiting ").unwrap_or(&text);
+        return Outcome::Waits(what.to_owned());
+    }
+    Outcome::Ignored(ignored, text)
 }
 
 fn drop_annotation(ctx: &mut Context<'_>, command: HandledCommand) {
@@ -272,7 +296,7 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     };
     let desired = match undone(ctx, to) {
         Ok(desired) => desired,
-        Err(obstacle) => return ignored(obstacle.message),
+        Err(obstacle) => return obstructed(Reason::UndoIgnored, obstacle),
     };
     if stage.is_none() && !desired.changed() {
         return ignored("what is live has its templates already".to_owned());
@@ -444,7 +468,7 @@ fn retry(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         .collect();
     let contents = match contents {
         Ok(writes) => writes.concat(),
-        Err(obstacle) => return ignored(obstacle.message),
+        Err(obstacle) => return obstructed(Reason::RetryIgnored, obstacle),
     };
     for write in contents {
         ctx.act_once(write);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    Action, Scope, Workload, context::Context, desired::Obstacle, restore::DEADLINE,
+    Action, Scope, Workload, context::Context, desired::Obstacle, restore::DEADLINE, snapshots,
     stable::REASSERTIONS, ways,
 };
 use crate::{
@@ -162,12 +162,12 @@ fn write(
             }
             continue;
         };
-        if source.unknown && deleting && is_overdue(ctx) {
-            // Rights that are lost must not hold it for ever either.
-            continue;
-        }
-        if source.unknown {
-            let text = format!("configmap {name} cannot be read now");
+        if let Some(why) = &source.unreadable {
+            if deleting && is_overdue(ctx) {
+                // Rights that are lost must not hold it for ever either.
+                continue;
+            }
+            let text = format!("waiting for {}", snapshots::readable(name, why));
             return obstacle(Reason::TargetsMissing, text);
         }
         if source.digest.as_ref() == Some(&tracked.digest) {
@@ -179,13 +179,7 @@ fn write(
             continue;
         }
         if edited {
-            let current = super::context::current_name(ctx);
-            let end = if current.is_empty() {
-                String::new()
-            } else {
-                let order = ways::order(ctx, &[(ABORT, &current)]);
-                format!("; or end this where it is: {order}")
-            };
+            let end = end(ctx);
             let text = format!(
                 "configmap {name} was edited since the release took it, so the contents of then are not written over the edit. Keep them elsewhere and set {name} back to what {} or the release holds{end}",
                 tracked.snapshot
@@ -199,6 +193,17 @@ fn write(
             );
             return obstacle(Reason::ConfigMapRefused, text);
         }
+        if let Some(text) = ctx.input.world.refusals.get(name) {
+            if deleting && is_overdue(ctx) {
+                continue;
+            }
+            let (snapshot, text) = (&tracked.snapshot, ways::brief(text));
+            let end = if deleting { String::new() } else { end(ctx) };
+            let text = format!(
+                "the contents of configmap {snapshot} cannot be written to configmap {name}: {text}. Change what refuses it{end}"
+            );
+            return obstacle(Reason::ConfigMapRefused, text);
+        }
         writes.push(Action::WriteContents {
             tracked: tracked.clone(),
             uid: source.uid.clone(),
@@ -206,6 +211,16 @@ fn write(
         });
     }
     Ok(writes)
+}
+
+/// How to end what is under way without the contents, if anything is.
+fn end(ctx: &Context<'_>) -> String {
+    let current = super::context::current_name(ctx);
+    if current.is_empty() {
+        return current;
+    }
+    let order = ways::order(ctx, &[(ABORT, &current)]);
+    format!("; or end this where it is: {order}")
 }
 
 /// Whether the way back has taken longer than progress may.

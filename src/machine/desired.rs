@@ -186,19 +186,28 @@ fn kept(ctx: &Context<'_>, wanted: Frozen) -> Result<(Frozen, Vec<Action>), Obst
     Ok((wanted, create))
 }
 
-/// Names the workloads and the ConfigMaps that do not exist.
+/// Names the workloads and the ConfigMaps that do not exist, and the ConfigMaps
+/// that cannot be read.
 pub(super) fn missing(ctx: &Context<'_>) -> Option<String> {
     let workloads = ctx
         .components()
         .filter(|c| c.observed.workload.is_none())
         .map(|c| c.scope.target.to_string());
-    let names: Vec<String> = workloads.chain(snapshots::missing(ctx)).collect();
-    (!names.is_empty()).then(|| {
-        format!(
-            "waiting for {} to exist. Create what is missing, or correct the name in the plan",
-            names.join(", ")
-        )
-    })
+    let (config_maps, unread) = snapshots::missing(ctx);
+    let gone: Vec<String> = workloads.chain(config_maps).collect();
+    let unread = unread.join(", ");
+    match (gone.join(", "), unread.is_empty()) {
+        (gone, true) if gone.is_empty() => None,
+        (gone, false) if gone.is_empty() => {
+            Some(format!("waiting for {unread}. It is read again by itself"))
+        }
+        (gone, read) => {
+            let and = if read { "" } else { " and for " };
+            Some(format!(
+                "waiting for {gone} to exist{and}{unread}. Create what is missing, or correct the name in the plan"
+            ))
+        }
+    }
 }
 
 /// What a component was under a revision: the template of a followed workload,

@@ -301,7 +301,12 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     }
     if let Some(obstacle) = lost {
         ctx.wake_in(SLOW);
-        let mut text = format!("all others went back, but {}", obstacle.message);
+        let but = if obstacle.reason == Reason::TargetsMissing {
+            ";"
+        } else {
+            ", but"
+        };
+        let mut text = format!("all others went back{but} {}", obstacle.message);
         if ctx.input.world.plan.deleting {
             text.push_str(&format!(
                 ". To let the plan go without it: {}",

@@ -97,7 +97,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     });
     if let Some((reason, text)) = pass.held {
         return match reason {
-            Reason::Paused => report::progressing(ctx, reason, &text),
+            Reason::Paused | Reason::TargetsMissing => report::progressing(ctx, reason, &text),
             _ => report::stalled(ctx, reason, &text),
         };
     }

@@ -7,7 +7,7 @@ use super::{
     Action, adopt, commands,
     context::{Context, conflict},
     desired::{Change, Desired, desired},
-    report, restore, rollout, stable, stopped, ways,
+    report, restore, rollout, snapshots, stable, stopped, ways,
 };
 use crate::{
     api::{Cause, ComponentState, Failure, Phase, Reason, ReleaseKind, ReleaseProgress, Stage},
@@ -21,9 +21,16 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// Starts a release that nothing has been written for yet.
 pub(super) fn begin(ctx: &mut Context<'_>, desired: &Desired) {
+    if snapshots::were_refused(ctx) {
+        // Asked before anything is said to go on: it may be refused again.
+        for action in desired.keep.clone() {
+            ctx.act_once(action);
+        }
+    }
     let kind = if ctx.status.stable_revision.is_none() {
         ReleaseKind::First
     } else if desired.changes.contains(&Change::Content) {
+        commands::overtaken_at_rest(ctx);
         ReleaseKind::Content
     } else {
         ReleaseKind::Surroundings
@@ -201,6 +208,7 @@ fn prepare(ctx: &mut Context<'_>, desired: &Desired) {
     release.applied.retain(|applied| *applied != name);
     release.applied.push(name.clone());
     let number = release.number;
+    snapshots::way_back(ctx);
     // Contents first: whatever names a snapshot finds it.
     for action in desired.keep.clone() {
         ctx.act_once(action);

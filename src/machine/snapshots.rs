@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Action, Scope, Source,
-    context::{Context, View},
+    context::{Context, View, cut},
     desired::Obstacle,
+    ways,
 };
 use crate::{
     api::{Cause, ConfigMapStatus, Failure, Reason, ReleasePlanStatus},
@@ -68,7 +69,7 @@ pub(super) fn remember(ctx: &mut Context<'_>) {
         .map(|(name, source)| ConfigMapStatus {
             name: name.clone(),
             digest: digests.get(name).cloned(),
-            missing: source.digest.is_none() && !source.unknown,
+            missing: source.digest.is_none() && source.unreadable.is_none(),
         })
         .collect();
     let before = std::mem::replace(&mut ctx.status.config_maps, seen.clone());
@@ -89,8 +90,9 @@ pub(super) fn remember(ctx: &mut Context<'_>) {
     }
 }
 
-/// The tracked ConfigMaps of whose contents nothing is known.
-pub(super) fn missing(ctx: &Context<'_>) -> Vec<String> {
+/// The tracked ConfigMaps of whose contents nothing is known: those that do not
+/// exist, and, with the reason, those that cannot be read.
+pub(super) fn missing(ctx: &Context<'_>) -> (Vec<String>, Vec<String>) {
     let scopes = ctx.scope.iter().filter(|scope| !scope.leaving);
     let names: BTreeSet<&String> = scopes
         .flat_map(|scope| {
@@ -98,18 +100,26 @@ pub(super) fn missing(ctx: &Context<'_>) -> Vec<String> {
             scope.config_maps.iter().filter(known)
         })
         .collect();
-    let names = names.into_iter();
-    names
-        .filter(|name| !is_too_large(ctx, name))
-        .map(|name| {
-            let source = ctx.input.world.config_maps.get(name);
-            if source.is_some_and(|source| source.unknown) {
-                format!("configmap {name} (which cannot be read now)")
-            } else {
-                format!("configmap {name}")
-            }
-        })
-        .collect()
+    let mut gone = Vec::new();
+    let mut unread = Vec::new();
+    for name in names.into_iter().filter(|name| !is_too_large(ctx, name)) {
+        match why_unreadable(ctx, name) {
+            Some(why) => unread.push(readable(name, why)),
+            None => gone.push(format!("configmap {name}")),
+        }
+    }
+    (gone, unread)
+}
+
+/// Why a ConfigMap of a user could not be read, if so.
+fn why_unreadable<'a>(ctx: &Context<'a>, name: &str) -> Option<&'a str> {
+    let source = ctx.input.world.config_maps.get(name)?;
+    source.unreadable.as_deref()
+}
+
+/// "configmap web to be readable", and why it is not.
+pub(super) fn readable(name: &str, why: &str) -> String {
+    format!("configmap {name} to be readable ({why})")
 }
 
 /// Whether all contents that are wanted are known.
@@ -145,37 +155,9 @@ pub(super) fn secure(ctx: &Context<'_>, tracked: &[Tracked]) -> Result<Vec<Actio
     let mut create = Vec::new();
     let mut faults: Vec<(Reason, String)> = Vec::new();
     for tracked in tracked {
-        let source = ctx.input.world.config_maps.get(&tracked.name);
-        let there = source.and_then(|source| source.digest.as_ref());
-        let Tracked { name, snapshot, .. } = tracked;
-        // What nobody asked for is not in doubt.
-        match ctx.input.world.snapshots.get(snapshot).unwrap_or(&Kept::Whole) {
-            Kept::Whole => {}
-            Kept::Missing if there == Some(&tracked.digest) || source.is_some_and(|s| s.unknown) => {
-                create.push(Action::CreateSnapshot {
-                    tracked: tracked.clone(),
-                });
-            }
-            Kept::Missing if there.is_none() && !was_kept(ctx, tracked) => faults.push((
-                Reason::TargetsMissing,
-                format!("waiting for configmap {name} to exist; it was deleted before its contents were kept"),
-            )),
-            Kept::Missing => faults.push((
-                Reason::SnapshotLost,
-                format!("configmap {snapshot}, which kept contents of configmap {name}, was deleted, and {name} does not have them any more; give {name} the contents with the digest {} back", tracked.digest),
-            )),
-            Kept::Damaged => faults.push((
-                Reason::SnapshotLost,
-                format!("configmap {snapshot}, which keeps contents of configmap {name}, was changed by somebody; delete it, and it is made again from {name} if that has the contents"),
-            )),
-            Kept::Unknown => faults.push((
-                Reason::TargetsMissing,
-                format!("configmap {snapshot}, which keeps contents of configmap {name}, cannot be read now"),
-            )),
-            Kept::Foreign => faults.push((
-                Reason::ConfigMapRefused,
-                format!("configmap {snapshot} is in the way: contents of configmap {name} have to be kept under this name, and the one that is there is not this plan's; delete or rename it"),
-            )),
+        match keep(ctx, tracked, was_kept(ctx, tracked)) {
+            Ok(action) => create.extend(action),
+            Err(obstacle) => faults.push((obstacle.reason, obstacle.message)),
         }
     }
     let Some((reason, _)) = faults.first() else {
@@ -187,6 +169,155 @@ pub(super) fn secure(ctx: &Context<'_>, tracked: &[Tracked]) -> Result<Vec<Actio
         reason,
         message: texts.join("; "),
     })
+}
+
+/// What has to be stored so that contents are kept; `was_kept` says whether they
+/// were before.
+fn keep(ctx: &Context<'_>, tracked: &Tracked, was_kept: bool) -> Result<Option<Action>, Obstacle> {
+    let Tracked {
+        name,
+        snapshot,
+        digest,
+    } = tracked;
+    let world = ctx.input.world;
+    let source = world.config_maps.get(name);
+    let there = source.and_then(|source| source.digest.as_ref());
+    let obstacle = |reason, message| Err(Obstacle { reason, message });
+    // What nobody asked for is not in doubt.
+    match world.snapshots.get(snapshot).unwrap_or(&Kept::Whole) {
+        Kept::Whole => Ok(None),
+        Kept::Missing if there == Some(digest) => match world.refusals.get(snapshot) {
+            None => Ok(Some(Action::CreateSnapshot {
+                tracked: tracked.clone(),
+            })),
+            Some(text) => {
+                let text = ways::brief(text);
+                let text = format!(
+                    "configmap {snapshot}, which has to keep contents of configmap {name}, cannot be stored: {text}. Change what refuses it"
+                );
+                obstacle(Reason::ConfigMapRefused, text)
+            }
+        },
+        Kept::Missing => {
+            if let Some(why) = why_unreadable(ctx, name) {
+                let text = format!(
+                    "waiting for {}; its contents have to be kept",
+                    readable(name, why)
+                );
+                obstacle(Reason::TargetsMissing, text)
+            } else if there.is_none() && !was_kept {
+                let text = format!(
+                    "waiting for configmap {name} to exist; it was deleted before its contents were kept"
+                );
+                obstacle(Reason::TargetsMissing, text)
+            } else {
+                let text = format!(
+                    "configmap {snapshot}, which kept contents of configmap {name}, was deleted, and {name} does not have them any more; give {name} the contents with the digest {digest} back"
+                );
+                obstacle(Reason::SnapshotLost, text)
+            }
+        }
+        Kept::Damaged => {
+            let text = format!(
+                "configmap {snapshot}, which keeps contents of configmap {name}, was changed by somebody; delete it, and it is made again from {name} if that has the contents"
+            );
+            obstacle(Reason::SnapshotLost, text)
+        }
+        Kept::Unknown(why) => {
+            let text = format!(
+                "waiting for {}, which keeps contents of configmap {name}",
+                readable(snapshot, why)
+            );
+            obstacle(Reason::TargetsMissing, text)
+        }
+        Kept::Foreign => {
+            let text = format!(
+                "configmap {snapshot} is in the way: contents of configmap {name} have to be kept under this name, and the one that is there is not this plan's; delete or rename it"
+            );
+            obstacle(Reason::ConfigMapRefused, text)
+        }
+    }
+}
+
+/// Makes snapshots again that somebody took away while nothing is released and
+/// the users' ConfigMaps still have the contents.
+pub(super) fn renew(ctx: &mut Context<'_>) {
+    for tracked in wanted(ctx) {
+        if let Ok(Some(action)) = keep(ctx, &tracked, true) {
+            ctx.act_once(action);
+        }
+    }
+}
+
+/// What is said of the configuration of a plan at rest behind its verdict:
+/// ConfigMaps that were deleted, and contents that a rollback could not bring
+/// back, since they are no longer kept and cannot be kept again.
+pub(super) fn caveats(ctx: &mut Context<'_>) -> String {
+    let mut text = String::new();
+    let gone = ctx.status.config_maps.iter().filter(|c| c.missing);
+    let gone: Vec<&str> = gone.map(|c| c.name.as_str()).collect();
+    if !gone.is_empty() {
+        let gone = gone.join(" and ");
+        text = format!("; configmap {gone} was deleted, and the contents that it had stay in use");
+    }
+    let wanted = wanted(ctx).into_iter();
+    let lacks: Vec<String> = wanted.filter_map(|tracked| lack(ctx, &tracked)).collect();
+    if !lacks.is_empty() {
+        let lacks = format!(
+            "a rollback could not bring all configuration back: {}",
+            lacks.join("; ")
+        );
+        let mut told = ctx.status.decisions.iter().rev();
+        let told = told.find(|told| told.reason == Reason::SnapshotLost);
+        if told.is_none_or(|told| told.message != cut(&lacks)) {
+            ctx.tell(true, Reason::SnapshotLost, &lacks);
+        }
+        text = format!("{text}; {lacks}");
+    }
+    text
+}
+
+fn wanted(ctx: &Context<'_>) -> BTreeSet<Tracked> {
+    let scopes = ctx.scope.iter().filter(|scope| !scope.leaving);
+    scopes.flat_map(|scope| scope.tracked.clone()).collect()
+}
+
+/// Why contents are not kept and cannot be. What only cannot be read is not in
+/// doubt.
+fn lack(ctx: &Context<'_>, tracked: &Tracked) -> Option<String> {
+    let obstacle = keep(ctx, tracked, true).err()?;
+    (obstacle.reason != Reason::TargetsMissing).then_some(obstacle.message)
+}
+
+/// Keeps what the stable revision holds before a release leaves it, and tells of
+/// contents that a rollback of this release could not bring back. It is no
+/// obstacle: the release may be what mends it.
+pub(super) fn way_back(ctx: &mut Context<'_>) {
+    let Some(stable) = ctx.stable() else { return };
+    let frozen = stable.data.components.iter();
+    let held: BTreeSet<&Tracked> = frozen.flat_map(|frozen| &frozen.config_maps).collect();
+    let mut lacks = Vec::new();
+    for tracked in held {
+        match keep(ctx, tracked, true) {
+            Ok(Some(action)) => ctx.act_once(action),
+            Ok(None) => {}
+            Err(_) => lacks.extend(lack(ctx, tracked)),
+        }
+    }
+    if !lacks.is_empty() {
+        let text = format!(
+            "a rollback to {} could not bring all configuration back: {}",
+            stable.name,
+            lacks.join("; ")
+        );
+        ctx.tell(true, Reason::SnapshotLost, &text);
+    }
+}
+
+/// Whether the last that was said is that contents cannot be kept, or written.
+pub(super) fn were_refused(ctx: &Context<'_>) -> bool {
+    let mut conditions = ctx.input.status.conditions.iter();
+    conditions.any(|c| c.type_ == "Ready" && c.reason == Reason::ConfigMapRefused.as_str())
 }
 
 /// Whether a revision that this pass rests on holds the contents.

@@ -39,6 +39,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     }
     if !news {
         prove(ctx);
+        snapshots::renew(ctx);
         return rest(ctx, plan);
     }
     let Some(stable) = ctx.stable() else {
@@ -181,15 +182,8 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         return report::progressing(ctx, Reason::Settling, text);
     }
     report::judged(ctx);
-    let gone = ctx.status.config_maps.iter().filter(|c| c.missing);
-    let gone: Vec<&str> = gone.map(|c| c.name.as_str()).collect();
-    let gone = if gone.is_empty() {
-        String::new()
-    } else {
-        let gone = gone.join(" and ");
-        format!("; configmap {gone} was deleted, and the contents that it had stay in use")
-    };
-    report::ready(ctx, &format!("{revision} is released and healthy{gone}"));
+    let caveats = snapshots::caveats(ctx);
+    report::ready(ctx, &format!("{revision} is released and healthy{caveats}"));
 }
 
 /// Something stands in the way of knowing what is wanted. Nothing has been

@@ -46,6 +46,9 @@ pub struct World {
     /// What stands under the names of snapshots that [`super::snapshots`]
     /// names.
     pub snapshots: BTreeMap<String, Kept>,
+    /// What real writes of ConfigMaps, of users and of snapshots, were refused
+    /// with in this pass, by name.
+    pub refusals: BTreeMap<String, String>,
 }
 
 /// A ConfigMap of a user as it was read.
@@ -53,8 +56,8 @@ pub struct World {
 pub struct Source {
     /// Digest of its contents; none if it does not exist, or could not be read.
     pub digest: Option<String>,
-    /// Whether it could not be read. That is not a change.
-    pub unknown: bool,
+    /// Why it could not be read, if so. That is not a change.
+    pub unreadable: Option<String>,
     /// Bytes of its contents.
     pub bytes: usize,
     /// Its uid; empty if it does not exist.
@@ -73,7 +76,7 @@ impl Source {
         let meta = &object.metadata;
         Self {
             digest: Some(contents.digest()),
-            unknown: false,
+            unreadable: None,
             bytes: contents.bytes(),
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     configuration::{Configs, plan},
-    support::{Scene, deployment, holds, image_of},
+    support::{Scene, deployment, holds, image_of, message},
 };
 
 fn reading(name: &str) -> String {
@@ -255,6 +255,11 @@ async fn contents_that_cannot_be_written_hold_no_other_workload() {
     assert_eq!(text(&configs).await, "bad");
     let waits = stamp(&scene, "web").await;
     assert!(waits.is_some(), "web waits for its contents");
+    let status = scene.because("shop", Reason::ConfigMapRefused).await;
+    let said = message(&status, "Ready");
+    assert!(said.contains("the policy of the house"), "{said}");
+    let failed = status.release.and_then(|release| release.failure);
+    assert!(failed.is_some(), "why it goes back is recorded");
     scene.lift("contents-denied").await;
     scene.nudge("shop").await;
     scene.because("shop", Reason::RolledBack).await;

@@ -403,7 +403,7 @@ async fn sm_07_contents_that_cannot_be_read_have_not_changed() {
     let status = scene.because("late", Reason::TargetsMissing).await;
     let text = message(&status, "Ready");
     assert!(
-        text.contains("configmap settings (which cannot be read now)"),
+        text.contains("waiting for configmap settings to be readable ("),
         "{text}"
     );
     scene

@@ -4,7 +4,9 @@ mod cluster;
 mod independence;
 mod invariants;
 mod plans;
+mod policies;
 mod sim;
+mod writes;
 
 mod baseline;
 mod commands;
@@ -19,5 +21,7 @@ mod midrelease;
 mod orders;
 mod ownership;
 mod properties;
+mod readable;
 mod rebuild;
 mod refused;
+mod renewed;

@@ -1,10 +1,7 @@
 //! A cluster, a plan in it and the controller's loop, all in memory and with a
 //! clock that only the test moves.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -13,21 +10,23 @@ use super::cluster::Deployment;
 pub(super) use super::plans::*;
 use crate::{
     api::{
-        ABORT, ConditionType, DeletionPolicy, Phase, RETRY, Reason, ReleasePlanStatus,
-        ReleaseRecord, ReleaseResult, UNDO,
+        ConditionType, DeletionPolicy, Phase, Reason, ReleasePlanStatus, ReleaseRecord,
+        ReleaseResult,
     },
     config_maps::{Kept, Tracked, names},
     machine::{
-        Action, Decision, EventNote, Input, Known, Observed, PlanFacts, Scope, Source, Workload,
-        World, digests, found, needs, scope, snapshots, sources, step,
+        Decision, EventNote, Input, Known, Observed, PlanFacts, Scope, Source, Workload, World,
+        digests, found, needs, scope, snapshots, sources, step,
     },
-    plan::{Plan, Target, Violations},
+    plan::{Plan, Violations},
     revision::Revision,
 };
 
 /// Passes in which the controller must come to rest while the time stands
 /// still.
 const PASSES: usize = 25;
+/// Why ConfigMaps cannot be read.
+pub(super) const DENIED: &str = "configmaps is forbidden";
 
 /// Why a pass ended early.
 #[derive(Debug, PartialEq)]
@@ -35,6 +34,8 @@ pub(super) enum Stop {
     Conflict,
     Crash,
     Refused(String, String),
+    /// A ConfigMap.
+    Unwritten(String, String),
 }
 
 /// All there is.
@@ -55,10 +56,15 @@ pub(super) struct Sim {
     pub(super) snapshots: BTreeMap<String, String>,
     /// ConfigMaps are immutable.
     pub(super) immutable: bool,
-    /// ConfigMaps cannot be read.
+    /// ConfigMaps of users cannot be read.
     pub(super) unreadable: bool,
+    /// Snapshots cannot be read.
+    pub(super) blind: bool,
+    /// Why these ConfigMaps of users cannot be written, and which snapshots of
+    /// theirs.
+    pub(super) policies: BTreeMap<String, &'static str>,
     /// Numbers that the revisions were stored with.
-    numbers: BTreeMap<String, i64>,
+    pub(super) numbers: BTreeMap<String, i64>,
     pub(super) events: Vec<EventNote>,
     /// Writes on Deployments: what was done to which.
     pub(super) journal: Vec<(&'static str, String)>,
@@ -111,6 +117,8 @@ impl Sim {
             snapshots: BTreeMap::new(),
             immutable: false,
             unreadable: false,
+            blind: false,
+            policies: BTreeMap::new(),
             numbers: BTreeMap::new(),
             events: Vec::new(),
             journal: Vec::new(),
@@ -203,7 +211,7 @@ impl Sim {
         let names = sources(self.plan.as_ref().ok(), &self.status).into_iter();
         let read = |name: &String| match self.config_maps.get(name) {
             _ if self.unreadable => Source {
-                unknown: true,
+                unreadable: Some(DENIED.to_owned()),
                 ..Source::default()
             },
             None => Source::default(),
@@ -234,6 +242,14 @@ impl Sim {
                 .or_else(|| self.config_maps.get(&name))
         };
         named.map(|name| read(name).map(String::as_str)).collect()
+    }
+
+    /// The contents that the pods of `web` read of their one ConfigMap, by
+    /// whichever way.
+    pub(super) fn configuration_of_web(&self) -> &str {
+        let read = self.configuration("web");
+        read.first()
+            .map_or(&self.config_maps["settings"], |read| read.unwrap())
     }
 
     /// What a pass reads.
@@ -285,14 +301,23 @@ impl Sim {
             known,
             snapshots: snapshots(&scope, revisions.values().map(AsRef::as_ref))
                 .into_iter()
-                .map(|tracked| (tracked.snapshot.clone(), self.kept(&tracked)))
+                .map(|tracked| (tracked.snapshot.clone(), self.seen(&tracked)))
                 .collect(),
             revisions,
             config_maps,
+            refusals: BTreeMap::new(),
         }
     }
 
-    fn kept(&self, tracked: &Tracked) -> Kept {
+    /// What a pass sees of a snapshot.
+    fn seen(&self, tracked: &Tracked) -> Kept {
+        if self.blind {
+            return Kept::Unknown(DENIED.to_owned());
+        }
+        self.kept(tracked)
+    }
+
+    pub(super) fn kept(&self, tracked: &Tracked) -> Kept {
         match self.snapshots.get(&tracked.snapshot) {
             None => Kept::Missing,
             Some(text) if contents(text).digest() == tracked.digest => Kept::Whole,
@@ -325,10 +350,18 @@ impl Sim {
             super::invariants::check(self, &world, &decision);
         }
         let mut outcome = self.carry_out(&decision.actions);
-        if let Err(Stop::Refused(name, text)) = &outcome {
-            let scope = self.scope();
-            let index = scope.iter().position(|s| s.target.name == *name).unwrap();
-            world.components[index].workload.as_mut().unwrap().refusal = Some(text.clone());
+        while let Err(stop) = &outcome {
+            let known = match stop {
+                Stop::Refused(name, text) => {
+                    let scope = self.scope();
+                    let index = scope.iter().position(|s| s.target.name == *name).unwrap();
+                    let workload = world.components[index].workload.as_mut().unwrap();
+                    workload.refusal.replace(text.clone())
+                }
+                Stop::Unwritten(name, text) => world.refusals.insert(name.clone(), text.clone()),
+                Stop::Conflict | Stop::Crash => break,
+            };
+            assert_eq!(known, None, "the same write was tried again: {decision:?}");
             decision = self.decide(&world);
             outcome = self.carry_out(&decision.actions);
         }
@@ -352,134 +385,17 @@ impl Sim {
                 self.dirty = true;
                 true
             }
-            Err(Stop::Refused(..)) => panic!("the same write was tried again: {decision:?}"),
+            Err(Stop::Refused(..) | Stop::Unwritten(..)) => unreachable!(),
         }
     }
 
-    fn count(&mut self) -> Result<(), Stop> {
+    pub(super) fn count(&mut self) -> Result<(), Stop> {
         if self.crash_at == Some(self.writes) {
             self.crash_at = None;
             return Err(Stop::Crash);
         }
         self.writes += 1;
         Ok(())
-    }
-
-    fn carry_out(&mut self, actions: &[Action]) -> Result<(), Stop> {
-        for action in actions {
-            self.count()?;
-            match action {
-                Action::EnsureFinalizer => self.facts.finalizer = true,
-                Action::RemoveFinalizer => {
-                    self.facts.finalizer = false;
-                    self.gone = self.facts.deleting;
-                }
-                Action::DropAnnotation { name, value } => {
-                    let facts = &mut self.facts;
-                    let annotation = match name.as_str() {
-                        ABORT => &mut facts.abort,
-                        UNDO => &mut facts.undo,
-                        RETRY => &mut facts.retry,
-                        _ => panic!("{name} is not Belay's to remove"),
-                    };
-                    annotation.take_if(|now| now == value);
-                }
-                Action::CreateRevision { revision, number } => {
-                    let name = revision.name.clone();
-                    self.numbers.entry(name).or_insert(*number);
-                    self.revisions
-                        .entry(revision.name.clone())
-                        .or_insert_with(|| revision.as_ref().clone());
-                }
-                Action::CreateSnapshot { tracked } => {
-                    let text = self.config_maps.get(&tracked.name);
-                    let text = text.filter(|text| contents(text).digest() == tracked.digest);
-                    let text = text.filter(|_| !self.unreadable).ok_or(Stop::Conflict)?;
-                    let entry = self.snapshots.entry(tracked.snapshot.clone());
-                    entry.or_insert_with(|| text.clone());
-                }
-                Action::WriteContents { tracked, uid, .. } => {
-                    let name = &tracked.name;
-                    let there = self.config_maps.contains_key(name);
-                    assert!(!there || !self.immutable, "{name} is immutable");
-                    let text = self.snapshots.get(&tracked.snapshot);
-                    let text = text
-                        .filter(|_| there != uid.is_empty())
-                        .ok_or(Stop::Conflict)?;
-                    self.config_maps.insert(name.clone(), text.clone());
-                    self.journal.push(("write", name.clone()));
-                }
-                Action::PruneRevisions { keep } => {
-                    self.revisions.retain(|name, _| keep.contains(name));
-                    let frozen = self.revisions.values().flat_map(|r| &r.data.components);
-                    let kept = frozen.flat_map(|f| &f.config_maps);
-                    let mut kept: BTreeSet<String> = kept.map(|t| t.snapshot.clone()).collect();
-                    for deployment in self.deployments.values() {
-                        kept.extend(deployment.named());
-                    }
-                    self.snapshots.retain(|name, _| kept.contains(name));
-                }
-                Action::Apply { write } => {
-                    self.assert_kept(&write.template);
-                    let image = write.template.to_string();
-                    let deployment =
-                        self.writable(&write.target, &write.uid, Some(&write.resource_version))?;
-                    if image.contains("-rejected") {
-                        let text = "denied by policy".to_owned();
-                        return Err(Stop::Refused(write.target.name.clone(), text));
-                    }
-                    deployment.apply(&write.template);
-                    self.journal.push(("apply", write.target.name.clone()));
-                }
-                Action::Replace { write } => {
-                    self.assert_kept(&write.template);
-                    self.writable(&write.target, &write.uid, Some(&write.resource_version))?
-                        .replace(&write.template);
-                    self.journal.push(("replace", write.target.name.clone()));
-                }
-                Action::Own {
-                    target,
-                    uid,
-                    fields,
-                } => {
-                    self.writable(target, uid, None)?.own(fields);
-                    self.journal.push(("own", target.name.clone()));
-                }
-            }
-            self.dirty = true;
-        }
-        Ok(())
-    }
-
-    /// No template ever names a snapshot that does not exist.
-    fn assert_kept(&self, template: &Value) {
-        let named = names(template);
-        let frozen = self.revisions.values().flat_map(|r| &r.data.components);
-        for tracked in frozen.flat_map(|frozen| &frozen.config_maps) {
-            assert!(
-                !named.contains(&tracked.snapshot) || self.kept(tracked) == Kept::Whole,
-                "a template names {tracked:?}, which is not kept"
-            );
-        }
-    }
-
-    fn writable(
-        &mut self,
-        target: &Target,
-        uid: &str,
-        version: Option<&str>,
-    ) -> Result<&mut Deployment, Stop> {
-        let deployment = self
-            .deployments
-            .get_mut(&target.name)
-            .ok_or(Stop::Conflict)?;
-        let current = deployment.version.to_string();
-        let fits = deployment.uid == uid && version.is_none_or(|version| version == current);
-        if fits {
-            Ok(deployment)
-        } else {
-            Err(Stop::Conflict)
-        }
     }
 
     /// Passes until the controller is at rest. It must get there.
