@@ -70,7 +70,7 @@ pub enum CliError {
         message: String,
     },
     /// The API server did not do it.
-    #[error("{doing}: {source}")]
+    #[error("{doing}: {}", said(source))]
     Api {
         /// What was tried.
         doing: String,
@@ -160,6 +160,9 @@ impl CliError {
                 kube::Error::Api(status) if status.is_conflict() => {
                     Some("somebody changed it at the same time: look again, then repeat".into())
                 }
+                kube::Error::Api(status) if is_unreachable(status) => {
+                    Some("does the operator run? try: belay check".into())
+                }
                 kube::Error::Api(_) => None,
                 _ => Some("does the API server answer? try: kubectl get --raw /readyz".into()),
             },
@@ -172,6 +175,19 @@ impl CliError {
     pub fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
+}
+
+/// What the client says, without the debugging output of an answer.
+fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        error => error.to_string(),
+    }
+}
+
+/// Whether the API server could not ask an admission webhook.
+fn is_unreachable(status: &Status) -> bool {
+    status.code == 500 && status.message.contains("failed calling webhook")
 }
 
 /// Whether an answer comes from an admission webhook.
@@ -246,5 +262,23 @@ mod tests {
         let error = CliError::Output(io::ErrorKind::BrokenPipe.into());
         assert!(error.is_broken_pipe());
         assert!(!answer(500, "", "").is_broken_pipe());
+    }
+
+    #[test]
+    fn an_answer_is_told_in_its_own_words_and_a_webhook_that_is_away_by_what_to_do() {
+        let message = "Internal error occurred: failed calling webhook \"x\": connection refused";
+        let error = answer(500, "InternalError", message);
+        assert_eq!(
+            error.to_string(),
+            format!("cannot abort releaseplan/shop: {message}")
+        );
+        assert!(
+            error
+                .hint()
+                .is_some_and(|hint| hint.contains("belay check"))
+        );
+        let bare = answer(500, "InternalError", "");
+        assert!(bare.to_string().contains("InternalError"), "{bare}");
+        assert_eq!(bare.hint(), None);
     }
 }

@@ -166,7 +166,7 @@ pub(super) fn new_pods<'a>(
     let waits = pods.iter().filter_map(|pod| wait(pod, min_ready, now));
     let (available, waiting): (Vec<_>, Vec<_>) = waits.partition(Duration::is_zero);
     let available = i32::try_from(available.len()).unwrap_or(i32::MAX);
-    let mut faults: Vec<PodFault> = pods.iter().copied().flat_map(faults).collect();
+    let mut faults: Vec<PodFault> = pods.iter().copied().flat_map(all_faults).collect();
     faults.sort_by(|a, b| {
         let rank = |fault: &PodFault| (fault.cause.is_none(), -fault.restarts);
         rank(a).cmp(&rank(b)).then_with(|| a.pod.cmp(&b.pod))
@@ -222,6 +222,26 @@ fn cause(container: &Container) -> Option<Cause> {
         "CreateContainerConfigError" => Some(Cause::CreateContainerConfigError),
         _ => None,
     }
+}
+
+/// What is wrong with a pod; that it is not ready, if its containers say nothing.
+fn all_faults(pod: &PodView) -> Vec<PodFault> {
+    let of_containers: Vec<PodFault> = faults(pod).collect();
+    let unready = pod.status.ready.as_ref();
+    let unready = unready.filter(|ready| of_containers.is_empty() && ready.status != "True");
+    let said = unready.map(|ready| {
+        let why = ready.message.as_deref().filter(|why| !why.is_empty());
+        why.map_or_else(|| "not ready".to_owned(), |why| format!("not ready: {why}"))
+    });
+    let pod = pod.metadata.name.clone().unwrap_or_default();
+    let unready = said.map(|message| PodFault {
+        pod,
+        container: String::new(),
+        restarts: 0,
+        cause: None,
+        message,
+    });
+    of_containers.into_iter().chain(unready).collect()
 }
 
 fn faults(pod: &PodView) -> impl Iterator<Item = PodFault> {
@@ -389,6 +409,23 @@ mod tests {
         let pods = [pod("new-1", "new", waiting("ErrImagePull", 0))];
         let causes: Vec<_> = said(0, &pods).faults.iter().map(|f| f.cause).collect();
         assert_eq!(causes, [None]);
+    }
+
+    #[test]
+    fn a_pod_that_only_does_not_get_ready_is_named_with_the_reason() {
+        let mut status = ready(NOW);
+        status["conditions"][1]["status"] = json!("False");
+        status["conditions"][1]["message"] = json!("containers with unready status: [app]");
+        let pods = [pod("new-1", "new", status), pod("new-2", "new", ready(NOW))];
+        let faults = said(0, &pods).faults;
+        assert_eq!(faults.len(), 1);
+        assert_eq!(
+            (faults[0].place(), faults[0].message.as_str()),
+            (
+                "pod new-1".to_owned(),
+                "not ready: containers with unready status: [app]"
+            )
+        );
     }
 
     #[test]

@@ -39,10 +39,7 @@ pub(super) fn pods(
         .map(|pods| pods.faults.as_slice())
         .unwrap_or_default();
     faults.iter().find_map(|fault| {
-        let place = format!(
-            "{}: pod {} container {}",
-            view.scope.target, fault.pod, fault.container
-        );
+        let place = format!("{}: {}", view.scope.target, fault.place());
         if let Some(cause) = fault.cause {
             return Some(failure(cause, format!("{place}: {}", fault.message)));
         }
@@ -109,10 +106,7 @@ pub(super) fn stuck(
         .map(|pods| pods.faults.as_slice())
         .unwrap_or_default();
     let why = faults.first().map_or_else(String::new, |fault| {
-        format!(
-            "; pod {} container {}: {}",
-            fault.pod, fault.container, fault.message
-        )
+        format!("; {}: {}", fault.place(), fault.message)
     });
     Failure {
         component: Some(view.scope.name.clone()),

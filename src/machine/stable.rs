@@ -15,7 +15,9 @@ use super::{
     ways,
 };
 use crate::{
-    api::{Cause, ComponentState, ComponentStatus, Phase, RETRY, Reason, ReleaseResult},
+    api::{
+        Cause, ComponentState, ComponentStatus, Phase, RETRY, Reason, ReleaseKind, ReleaseResult,
+    },
     fields::{FieldSet, canon, put_back},
     plan::Plan,
     revision::{Frozen, Revision},
@@ -157,8 +159,21 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         r.spec.as_deref() == Some(plan.content()) || (followed && last == Some(r.revision.as_str()))
     });
     if let Some(refused) = refused.cloned() {
+        // Content that was refused before a person asked for another revision.
+        let undone = ctx.status.history.last().filter(|record| {
+            record.kind == ReleaseKind::Undo && record.result == ReleaseResult::Succeeded
+        });
         let (what, reason) = if refused.cause == Cause::Undone {
             (format!("undone: {}. ", refused.message), Reason::Undone)
+        } else if let Some(record) = undone {
+            let by = record.requested_by.as_ref();
+            let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+            let why = ways::brief(&refused.told());
+            let text = format!(
+                "undone: {revision} was asked for{by}. {} was rolled back before: {why}. ",
+                refused.revision
+            );
+            (text, Reason::Undone)
         } else if refused.cause == Cause::StatusLost {
             (format!("{}. ", refused.message), Reason::RolledBack)
         } else {

@@ -218,7 +218,7 @@ pub struct NewPods {
 pub struct PodFault {
     /// Name of the pod.
     pub pod: String,
-    /// Name of the container.
+    /// Name of the container; empty if it is the pod as a whole.
     pub container: String,
     /// Times that the container restarted.
     pub restarts: i32,
@@ -226,6 +226,17 @@ pub struct PodFault {
     pub cause: Option<Cause>,
     /// What the kubelet says.
     pub message: String,
+}
+
+impl PodFault {
+    /// The pod, and the container where it is one.
+    pub(crate) fn place(&self) -> String {
+        let pod = format!("pod {}", self.pod);
+        if self.container.is_empty() {
+            return pod;
+        }
+        format!("{pod} container {}", self.container)
+    }
 }
 
 /// What to do next.

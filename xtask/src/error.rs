@@ -26,6 +26,12 @@ pub(crate) enum Error {
         path: PathBuf,
         source: std::io::Error,
     },
+    /// A link could not be made.
+    #[error("cannot link {path}: {source}")]
+    Link {
+        path: PathBuf,
+        source: std::io::Error,
+    },
     /// The generated CRD in the tree is not what the types say.
     #[error(
         "{path} is not what the Rust types say; write it anew with: cargo run --bin belay -- crd > {path}"

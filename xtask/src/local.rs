@@ -1,6 +1,6 @@
 //! `up` and `down`: a control plane and the operator in the background.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use belay_testenv::{Cluster, ClusterOptions, Operator, OperatorOptions, workspace_root};
@@ -28,6 +28,9 @@ pub(crate) fn up(with_operator: bool) -> Result<(), Error> {
         } else {
             ui::step("operator");
             let binary = cargo::build_release("belay")?;
+            for name in ["belay", "kubectl-belay"] {
+                link(&binary, &dir.join("bin").join(name))?;
+            }
             Operator::start(&cluster, &OperatorOptions::new(binary))?;
         }
     }
@@ -41,6 +44,18 @@ pub(crate) fn up(with_operator: bool) -> Result<(), Error> {
         cluster.logs().display()
     ));
     Ok(())
+}
+
+/// Makes `link` lead to `file`, whatever it was before.
+fn link(file: &Path, link: &Path) -> Result<(), Error> {
+    let io = |source| Error::Link {
+        path: link.to_owned(),
+        source,
+    };
+    if link.symlink_metadata().is_ok() {
+        std::fs::remove_file(link).map_err(io)?;
+    }
+    std::os::unix::fs::symlink(file, link).map_err(io)
 }
 
 /// Ends everything that runs.

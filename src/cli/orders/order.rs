@@ -6,7 +6,9 @@
 use serde_json::{Value, json};
 
 use crate::{
-    api::{ABORT, Phase, RETRY, ReleasePlanStatus, ReleaseResult, Stage, StoredPlan, UNDO},
+    api::{
+        ABORT, Phase, RETRY, ReleaseKind, ReleasePlanStatus, ReleaseResult, Stage, StoredPlan, UNDO,
+    },
     cli::{access::quoted, status::Caller},
     plan::{Plan, abortable, as_seen, retryable, undoable},
 };
@@ -209,10 +211,7 @@ fn undo<'a>(
         Some(named) => Some(named),
         // In mid-release that is what an abort goes to, too.
         None if !at_rest => stable,
-        None => before(status).or_else(|| {
-            let mut others = kept.iter().rev().copied();
-            others.find(|name| Some(*name) != stable)
-        }),
+        None => before(status, &kept),
     };
     let Some(to) = to else {
         return refusal(
@@ -275,16 +274,26 @@ fn revision_of(verb: Verb, plan: &StoredPlan) -> Option<String> {
     }
 }
 
-/// The revision that was stable before the present one.
-fn before(status: &ReleasePlanStatus) -> Option<&str> {
-    let stable = status.stable_revision.as_ref();
-    let mut records = status.history.iter().rev();
-    let last = records.find(|record| {
-        record.result == ReleaseResult::Succeeded && record.revision.as_ref() == stable
-    })?;
-    last.from
-        .as_deref()
-        .filter(|from| Some(*from) != stable.map(String::as_str))
+/// The revision that was stable before the content of the present one was
+/// released. A release of surroundings changes nothing that an undo brings back.
+fn before<'a>(status: &'a ReleasePlanStatus, kept: &[&'a str]) -> Option<&'a str> {
+    let mut passed = vec![status.stable_revision.as_deref()?];
+    for record in status.history.iter().rev() {
+        let (Some(to), Some(from)) = (record.revision.as_deref(), record.from.as_deref()) else {
+            continue;
+        };
+        if record.result != ReleaseResult::Succeeded || passed.last() != Some(&to) {
+            continue;
+        }
+        if record.kind != ReleaseKind::Surroundings && !passed.contains(&from) {
+            return Some(from);
+        }
+        passed.push(from);
+    }
+    kept.iter()
+        .rev()
+        .copied()
+        .find(|name| !passed.contains(name))
 }
 
 /// What is so now, in a few words.

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::sim::*;
 use crate::{
-    api::{Phase, Reason, ReleaseResult},
+    api::{ConditionType, Phase, Reason, ReleaseResult},
     machine::Observed,
 };
 
@@ -53,6 +53,32 @@ fn the_end_of_a_way_back_is_its_last_write() {
     let back = failing.status.history.last().unwrap().from.clone();
     failing.facts.undo = back;
     quiet(failing, "Undone");
+}
+
+/// The last word is the person's, also where the content of the plan was refused
+/// before.
+#[test]
+fn an_undo_after_a_rollback_says_that_it_was_undone() {
+    let mut sim = Sim::settled(templated(&[("cart", "cart:1")]), &[("cart", "cart:1")]);
+    sim.want("cart", "cart:2");
+    sim.run_to_the_end();
+    let first = sim.status.history[0].from.clone();
+    sim.want("cart", "cart:3-crash");
+    sim.run_to_the_end();
+    assert_eq!(sim.reason(), "RolledBack");
+    sim.facts.undo = first;
+    sim.dirty = true;
+    sim.run_to_the_end();
+    assert_eq!((sim.image("cart"), sim.reason()), ("cart:1", "Undone"));
+    let (_, _, message) = sim.condition(ConditionType::Ready);
+    assert!(
+        message.contains("was rolled back before: ContainerRestarts"),
+        "{message}"
+    );
+    assert!(message.contains("belay.dev/retry="), "{message}");
+    sim.want("cart", "cart:4-crash");
+    sim.run_to_the_end();
+    assert_eq!(sim.reason(), "RolledBack");
 }
 
 /// A refusal that fell out of a list of one is none, so the content that it was

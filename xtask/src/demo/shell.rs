@@ -111,13 +111,13 @@ impl<'a> Shell<'a> {
     }
 
     /// Waits until the operator has looked at the plan after this call: a
-    /// change of a label makes it look.
+    /// change of an annotation makes it look.
     pub(crate) fn make_it_look(&self) -> Result<(), Stop> {
         let before = self.place.reconciles()?;
         self.marks.set(self.marks.get() + 1);
-        let label = format!("seen={}", self.marks.get());
+        let mark = format!("seen={}", self.marks.get());
         self.must(
-            &["label", "relplan", "shop", "--overwrite", &label],
+            &["annotate", "relplan", "shop", "--overwrite", &mark],
             Show::All,
         )?;
         self.until("the operator to look at the plan", || {
