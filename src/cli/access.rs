@@ -109,13 +109,15 @@ impl Access {
             config.auth_info.impersonate.clone_from(&self.as_user);
             config.auth_info.impersonate_groups = Some(self.as_group.clone());
         }
-        let namespace = self.namespace.clone();
-        let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
+        // As kubectl takes an empty one, which a variable that is not set makes.
+        let named = self.namespace.clone().filter(|name| !name.is_empty());
+        let chosen = named.is_some();
+        let namespace = named.unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).map_err(no_cluster)?;
         Ok(Session {
             client,
             namespace,
-            chosen: self.namespace.is_some(),
+            chosen,
             access: self.clone(),
         })
     }

@@ -147,12 +147,27 @@ impl ConfigMaps {
         }
     }
 
-    fn is_whole(&self, plan_uid: &str, name: &str, uid: &str) -> bool {
+    /// Whether a snapshot is the object that was found whole, as far as the watch
+    /// has told of it, and still carries the mark of its plan.
+    fn is_whole(&self, namespace: &str, name: &str, plan_uid: &str) -> bool {
+        let Some(meta) = self.meta(namespace, name) else {
+            return false;
+        };
+        let labels = meta.metadata.labels.as_ref();
+        let marked = labels.and_then(|labels| labels.get(PLAN_UID));
         let whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
-        whole
-            .get(plan_uid)
-            .and_then(|of_plan| of_plan.get(name))
-            .is_some_and(|known| known == uid)
+        let known = whole.get(plan_uid).and_then(|of_plan| of_plan.get(name));
+        marked.is_some_and(|uid| uid == plan_uid)
+            && known.is_some()
+            && known == meta.metadata.uid.as_ref()
+    }
+
+    /// Takes a snapshot as whole no longer: a reader found something else.
+    pub(super) fn found_otherwise(&self, plan_uid: &str, name: &str) {
+        let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(of_plan) = whole.get_mut(plan_uid) {
+            of_plan.remove(name);
+        }
     }
 
     /// Takes a snapshot as whole.
@@ -297,10 +312,7 @@ pub(super) async fn kept(
 ) -> BTreeMap<String, Kept> {
     let looks = wanted.iter().map(async |tracked| {
         let name = &tracked.snapshot;
-        let meta = ctx.config_maps.meta(namespace, name);
-        let uid = meta.and_then(|meta| meta.metadata.uid.clone());
-        let known = uid.is_some_and(|uid| ctx.config_maps.is_whole(plan_uid, name, &uid));
-        if known {
+        if ctx.config_maps.is_whole(namespace, name, plan_uid) {
             return (name.clone(), Kept::Whole);
         }
         let kept = match get(ctx, namespace, name).await {
@@ -354,6 +366,43 @@ mod tests {
         ] {
             assert_eq!(read, None);
         }
+    }
+
+    #[test]
+    fn a_snapshot_is_read_again_once_it_may_be_another() {
+        let (metas, mut writer) = reflector::store();
+        let known = ConfigMaps {
+            metas,
+            seen: Mutex::default(),
+            whole: Mutex::default(),
+        };
+        let object = |uid: &str, plan: &str| -> ConfigMap {
+            let labels = json!({PLAN_UID: plan});
+            let meta = json!({"name": "web-1", "namespace": "shop", "uid": uid, "labels": labels});
+            serde_json::from_value(json!({"metadata": meta})).unwrap()
+        };
+        let mut tell = |object: &ConfigMap| {
+            let meta = serde_json::to_value(&object.metadata).unwrap();
+            let mut partial: PartialObjectMeta<ConfigMap> = serde_json::from_value(
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}),
+            )
+            .unwrap();
+            trim(&mut partial.metadata);
+            writer.apply_watcher_event(&watcher::Event::Apply(partial));
+        };
+        let is_whole = || known.is_whole("shop", "web-1", "p");
+        let snapshot = object("u", "p");
+        known.found_whole("p", &snapshot);
+        assert!(!is_whole(), "nothing was told of it");
+        tell(&snapshot);
+        assert!(is_whole());
+        tell(&object("u", ""));
+        assert!(!is_whole(), "its mark is gone");
+        tell(&object("v", "p"));
+        assert!(!is_whole(), "it was made anew");
+        tell(&snapshot);
+        known.found_otherwise("p", "web-1");
+        assert!(!is_whole(), "a reader found something else");
     }
 
     #[test]

@@ -95,6 +95,8 @@ pub(super) async fn write_back(
     };
     let stored = get(ctx, namespace, snapshot).await?;
     if judge(stored.as_ref(), &tracked.digest, plan_uid) != Kept::Whole {
+        // Or it would be decided again and again on what it was.
+        ctx.config_maps.found_otherwise(plan_uid, snapshot);
         return Err(conflict(snapshot));
     }
     let contents = stored.as_ref().map(Contents::of).unwrap_or_default();

@@ -36,8 +36,12 @@ pub(super) fn begin(ctx: &mut Context<'_>, desired: &Desired) {
         ReleaseKind::Surroundings
     };
     let number = ctx.status.history.last().map_or(0, |record| record.number) + 1;
-    let requested_by = ctx.retried_by.take();
-    let requested_by = requested_by.or_else(|| ctx.input.world.plan.requested_by.clone());
+    // Who last changed the plan did not ask for what others changed since.
+    let facts = &ctx.input.world.plan;
+    let judged = ctx.status.observed_release_generation;
+    let edited = facts.release_generation.is_some() && facts.release_generation != judged;
+    let editor = facts.requested_by.clone().filter(|_| edited);
+    let requested_by = ctx.retried_by.take().or(editor);
     ctx.status.release = Some(ReleaseProgress {
         number,
         kind,

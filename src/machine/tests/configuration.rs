@@ -58,6 +58,25 @@ fn only_other_contents_are_a_release() {
     assert_eq!(record.changes.len(), 2, "{changes}");
 }
 
+/// Nobody is named for what the plan does not tell: who edited the ConfigMap, or
+/// the Deployment.
+#[test]
+fn a_release_names_who_edited_the_plan_and_nobody_for_what_others_edited() {
+    let mut sim = pair();
+    sim.facts.requested_by = Some("ann".to_owned());
+    sim.configure("settings", "new");
+    sim.run_to_the_end();
+    let last = |sim: &Sim| sim.status.history.last().unwrap().requested_by.clone();
+    assert_eq!(last(&sim), None);
+    sim.want("cart", "cart:2");
+    sim.run_to_the_end();
+    assert_eq!(last(&sim).as_deref(), Some("ann"));
+    sim.deployment("web").restart("now");
+    sim.dirty = true;
+    sim.run_to_the_end();
+    assert_eq!(last(&sim), None);
+}
+
 #[test]
 fn a_rollback_brings_back_the_old_contents() {
     let mut sim = pair();
