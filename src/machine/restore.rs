@@ -151,8 +151,9 @@ pub(super) fn failed(ctx: &Context<'_>) -> String {
         format!(", or try the same again: {again}")
     });
     format!(
-        "{}. There was no healthy revision to return to, so the new templates stay as they are. Change the content of the plan{}",
+        "{}. There was no healthy revision to return to, so the new templates stay as they are. {}{}",
         ways::brief(why.unwrap_or("a release failed")),
+        ways::change(ctx),
         again.unwrap_or_default()
     )
 }

@@ -182,7 +182,8 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         };
         let again = &refused.revision;
         let text = format!(
-            "{what}{revision} is live, and {again} is not released again by itself. Change the content of the plan, or try the same again: {}",
+            "{what}{revision} is live, and {again} is not released again by itself. {}, or try the same again: {}",
+            ways::change(ctx),
             ways::order(ctx, &[(RETRY, again)])
         );
         report::judged(ctx);
@@ -540,7 +541,7 @@ pub(super) fn managers(
 ) -> String {
     let target = &view.scope.target;
     format!(
-        "{} keeps changing what the plan holds in {target}: {fields}. Belay set it {REASSERTIONS} times in 10m and holds now. Take the field out of one of the two; who owns what: {}",
+        "{} keeps changing what the plan holds in {target}: {fields}. Belay set it {REASSERTIONS} times in 10m and holds now. Take the field out of one of the two, or give it there the value of the plan; newer content ends this as well. Who owns what: {}",
         writer(workload),
         ways::owners(ctx, &target.name)
     )

@@ -269,9 +269,9 @@ fn verdict(ctx: &mut Context<'_>) {
     let stable = ctx.status.stable_revision.as_deref().unwrap_or_default();
     let changed = ctx.input.plan.is_ok_and(|plan| ctx.set_changed(plan));
     let edit = if changed {
-        "Other components join and leave only once this has ended"
+        "Other components join and leave only once this has ended".to_owned()
     } else {
-        "Change the content of the plan"
+        ways::change(ctx)
     };
     if ctx.status.phase == Some(Phase::Failed) {
         let text = format!(

@@ -5,6 +5,8 @@
 //! follows a command, a space and a semicolon stand between them, which a shell
 //! takes as well.
 
+use std::collections::BTreeSet;
+
 use super::context::{Context, current_name, cut_to};
 use crate::{
     api::{ABORT, UNDO},
@@ -22,6 +24,25 @@ const FIELDS: usize = 3;
 /// out.
 pub(super) fn brief(explanation: &str) -> String {
     cut_to(explanation, EXPLANATION)
+}
+
+/// Places that are named of those where content comes from.
+const PLACES: usize = 4;
+
+/// To change the content where it comes from: in the plan, in ConfigMaps that it
+/// tracks, in workloads that it follows.
+pub(super) fn change(ctx: &Context<'_>) -> String {
+    let present = || ctx.scope.iter().filter(|scope| !scope.leaving);
+    let templated = present().any(|scope| scope.template.is_some());
+    let plan = templated.then(|| "the plan".to_owned());
+    let followed = present().filter(|scope| scope.template.is_none());
+    let followed = followed.map(|scope| scope.target.to_string());
+    let tracked: BTreeSet<&String> = present().flat_map(|scope| &scope.config_maps).collect();
+    let tracked = tracked.into_iter().map(|name| format!("configmap {name}"));
+    let places: Vec<String> = plan.into_iter().chain(followed).chain(tracked).collect();
+    let more = if places.len() > PLACES { " or …" } else { "" };
+    let places = places[..places.len().min(PLACES)].join(" or ");
+    format!("Change the content of {places}{more}")
 }
 
 /// Gives orders: annotations with the revisions they name.

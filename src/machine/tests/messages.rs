@@ -168,3 +168,28 @@ fn a_pause_says_how_to_end_it() {
         r#"kubectl patch relplan shop -n prod --type merge -p '{"spec":{"paused":false}}'"#;
     assert!(message(&sim).ends_with(command), "{}", message(&sim));
 }
+
+/// Where the content is not in the plan, the message does not send people there.
+#[test]
+fn content_is_to_be_changed_where_it_comes_from() {
+    let says = |spec: serde_json::Value, fail: fn(&mut Sim)| {
+        let mut sim = Sim::settled(spec, &[("cart", "cart:1"), ("web", "web:1")]);
+        fail(&mut sim);
+        sim.dirty = true;
+        sim.run_until("the rollback", |sim| sim.reason() == "RolledBack");
+        message(&sim)
+    };
+    let plan = says(templated(&[("cart", "cart:1")]), |sim| {
+        sim.want("cart", "cart:2-crash");
+    });
+    assert!(
+        plan.contains(" Change the content of the plan, or"),
+        "{plan}"
+    );
+    let spec = json!({"components": [followed("cart"), followed("web")]});
+    let live = says(spec, |sim| sim.deployment("web").set_image("web:2-crash"));
+    assert!(
+        live.contains(" Change the content of deployment cart or deployment web, or"),
+        "{live}"
+    );
+}
