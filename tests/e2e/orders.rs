@@ -333,6 +333,11 @@ async fn wr_01_an_order_in_a_dry_run_leaves_nothing() {
     assert!(!annotate(&scene, "jane", &dry).await.success());
     let after = scene.plans().get("shop").await.unwrap();
     assert_eq!(after.metadata.annotations, before.metadata.annotations);
+    // From here on the release has nothing to note any more.
+    let unready = |status: &ReleasePlanStatus| status.components[0].updated_replicas == Some(1);
+    scene
+        .plan_until("shop", "the new pod is noted", unready)
+        .await;
     scene.assert_quiet("shop", 2).await;
     assert_eq!(scene.image("cart").await, "shop/cart:4-unready");
 }
