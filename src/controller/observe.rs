@@ -80,7 +80,6 @@ pub(super) async fn observe(
     let pods = watch(ctx, stored, &scope, &mut live, needs.pods).await;
     let revisions: BTreeMap<String, Arc<Revision>> =
         loaded.into_iter().map(|r| (r.name.clone(), r)).collect();
-    let resting = status.release.is_none();
     let snapshots = if namespace_terminating {
         BTreeMap::new()
     } else {
@@ -98,7 +97,7 @@ pub(super) async fn observe(
         .filter(|(_, wanted)| **wanted)
         .map(|((scope, live), _)| {
             let found = machine::found(status, &revisions, &scope.target);
-            try_templates(ctx, stored, scope, live.as_mut(), found, stable, resting)
+            try_templates(ctx, stored, scope, live.as_mut(), found, stable, status)
         });
     for outcome in join_all(tries).await {
         outcome?;
@@ -138,7 +137,7 @@ async fn try_templates(
     live: Option<&mut Live>,
     found: Found,
     stable: Option<&Arc<Revision>>,
-    resting: bool,
+    status: &ReleasePlanStatus,
 ) -> Result<(), ReconcileError> {
     let Some(live) = live else {
         return Ok(());
@@ -148,7 +147,7 @@ async fn try_templates(
     // New content of the plan is another template anyway, and once a release
     // has begun the question is answered.
     let frozen = frozen
-        .filter(|frozen| resting && frozen.partial_digest == scope.template_digest)
+        .filter(|frozen| status.release.is_none() && frozen.partial_digest == scope.template_digest)
         .map(|frozen| &frozen.template);
     let question = Question::new(scope, &live.snapshot, &live.ownership, &found, frozen);
     let now = Instant::now();
@@ -156,7 +155,17 @@ async fn try_templates(
         Some(answer) => answer,
         None => {
             let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
-            let answer = ask(ctx, namespace, scope, live, &found, frozen).await?;
+            let touched = status.release.iter().any(|r| !r.applied.is_empty());
+            let answer = match ask(ctx, namespace, scope, live, &found, frozen).await {
+                Ok(answer) => answer,
+                // What was moved so far must be judged all the same.
+                Err(ReconcileError::Undecided { message, .. }) if touched => {
+                    tracing::warn!(%namespace, target = %scope.target, %message, "the API server does not judge a template");
+                    live.workload.dry_run = Some(DryRun::Undecided(message));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
             ctx.trials
                 .keep(uid, &scope.target, question, answer.clone(), now);
             answer

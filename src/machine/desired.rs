@@ -340,6 +340,7 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         Some(DryRun::Mismatch(text)) => fault(Reason::TemplateMismatch, text),
         Some(DryRun::Refused(text)) => fault(Reason::TemplateRefused, text),
         Some(DryRun::NotAvailable(text)) => fault(Reason::NotAvailableYet, text),
+        Some(DryRun::Undecided(text)) => fault(Reason::Settling, text),
         // No dry run was asked for, so nothing about the component is new.
         None => match stable {
             Some(stable) => Ok(stable.clone()),

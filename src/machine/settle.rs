@@ -10,7 +10,10 @@ use super::{
     report, restore, rollout, snapshots, stable, stopped, ways,
 };
 use crate::{
-    api::{Cause, ComponentState, Failure, Phase, Reason, ReleaseKind, ReleaseProgress, Stage},
+    api::{
+        Cause, ComponentState, Failure, GatewayDuration, Phase, Reason, ReleaseKind,
+        ReleaseProgress, Stage,
+    },
     plan::Plan,
 };
 
@@ -94,6 +97,9 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
             if obstacle.reason == Reason::TargetsMissing {
                 return gone(ctx, plan, obstacle.message);
             }
+            if obstacle.reason == Reason::Settling {
+                return undecided(ctx, plan, &obstacle.message);
+            }
             // It has no revision to be known by, should the way back be stuck.
             if let Some(release) = ctx.status.release.as_mut() {
                 plan.content().clone_into(&mut release.content);
@@ -174,6 +180,36 @@ fn gone(ctx: &mut Context<'_>, plan: &Plan, text: String) {
         message: text,
         at: ctx.micros(),
     };
+    stopped::failed(ctx, failure);
+}
+
+/// The API server does not say what newer content would become. What was moved
+/// for the content before it must not stay for longer than any other stage may
+/// stand still.
+fn undecided(ctx: &mut Context<'_>, plan: &Plan, text: &str) {
+    let since = ctx.release().map(|release| release.stage_since.clone());
+    let passed = since.map_or(Duration::ZERO, |since| ctx.since(&since));
+    let deadline = plan.progress_deadline();
+    let left = deadline.saturating_sub(passed);
+    if left > Duration::ZERO {
+        ctx.wake_in(left.min(LONGEST));
+        let text =
+            format!("waiting for the API server to say what the new content becomes: {text}");
+        return report::progressing(ctx, Reason::Settling, &text);
+    }
+    let failure = Failure {
+        component: None,
+        cause: Cause::ProgressDeadlineExceeded,
+        message: format!(
+            "no progress for {}: the API server does not say what the new content becomes: {text}",
+            GatewayDuration::from(deadline)
+        ),
+        at: ctx.micros(),
+    };
+    // It has no revision to be known by, should the way back be stuck.
+    if let Some(release) = ctx.status.release.as_mut() {
+        plan.content().clone_into(&mut release.content);
+    }
     stopped::failed(ctx, failure);
 }
 

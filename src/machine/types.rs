@@ -200,6 +200,8 @@ pub enum DryRun {
     Refused(String),
     /// The template drops fields in a way that cannot be carried out yet.
     NotAvailable(String),
+    /// The API server does not say, but may when it is asked again.
+    Undecided(String),
 }
 
 /// Pods of the live template.

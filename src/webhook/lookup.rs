@@ -119,9 +119,10 @@ impl Lookup for ClusterLookup {
                 DryRun::Merged {
                     template, owned, ..
                 } => Ok(Merged { template, owned }),
-                DryRun::Mismatch(text) | DryRun::Refused(text) | DryRun::NotAvailable(text) => {
-                    Err(ApplyFailure::Refused(text))
-                }
+                DryRun::Mismatch(text)
+                | DryRun::Refused(text)
+                | DryRun::NotAvailable(text)
+                | DryRun::Undecided(text) => Err(ApplyFailure::Refused(text)),
             }
         })
     }

@@ -307,7 +307,12 @@ async fn try_component(
                 parts.extend(known.contents(component, live).await?);
                 return Ok(differs(component, parts));
             }
-            Ok(DryRun::Mismatch(text) | DryRun::Refused(text) | DryRun::NotAvailable(text)) => {
+            Ok(
+                DryRun::Mismatch(text)
+                | DryRun::Refused(text)
+                | DryRun::NotAvailable(text)
+                | DryRun::Undecided(text),
+            ) => {
                 return Ok(Outcome::Fault(format!("{}: {text}", component.name)));
             }
             Err(ApplyFailure::Conflict) => {

@@ -112,6 +112,38 @@ fn sm_03_newer_content_supersedes_and_stable_stays_the_last_proven_one() {
     }
 }
 
+/// While the API server says nothing of newer content, what was moved for the
+/// content before it does not stay for ever.
+#[test]
+fn newer_content_that_nobody_can_judge_holds_no_broken_release() {
+    let mut sim = two();
+    sim.edit(|spec| spec["progressDeadline"] = json!("60s"));
+    sim.want("cart", "cart:2-unready");
+    sim.run_until("cart gets 2", |sim| sim.image("cart") == "cart:2-unready");
+    let mut decided = sim.clone();
+    for sim in [&mut sim, &mut decided] {
+        sim.want("cart", "cart:3");
+        sim.undecided = true;
+        sim.run(10);
+        assert_eq!((sim.phase(), sim.reason()), (Phase::RollingOut, "Settling"));
+        let (_, _, message) = sim.condition(ConditionType::Ready);
+        assert!(message.contains("overloaded"), "{message}");
+    }
+    decided.undecided = false;
+    decided.run_until("the release of 3", |sim| sim.ready());
+    assert_eq!(decided.image("cart"), "cart:3");
+    let took = sim.run_until("the way back", |sim| sim.image("cart") == "cart:1");
+    assert!(took <= Duration::from_secs(60), "{took:?}");
+    // What was not judged is not refused.
+    sim.run_until("the release of 3", |sim| sim.ready());
+    assert_eq!(sim.image("cart"), "cart:3");
+    let results = [ReleaseResult::RolledBack, ReleaseResult::Succeeded];
+    assert!(sim.results().ends_with(&results), "{:?}", sim.results());
+    let mut told = sim.events.iter().map(|event| event.note.as_str());
+    let why = "ProgressDeadlineExceeded: no progress for 1m: the API server does not say";
+    assert!(told.any(|note| note.starts_with(why)));
+}
+
 #[test]
 fn the_way_back_after_a_superseded_release_brings_every_field_back() {
     for bake in ["0s", "20s"] {

@@ -15,8 +15,8 @@ use crate::{
     },
     config_maps::{Kept, Tracked, names},
     machine::{
-        Decision, EventNote, Input, Known, Observed, PlanFacts, Scope, Source, Workload, World,
-        digests, found, needs, scope, snapshots, sources, step,
+        Decision, DryRun, EventNote, Input, Known, Observed, PlanFacts, Scope, Source, Workload,
+        World, digests, found, needs, scope, snapshots, sources, step,
     },
     plan::{Plan, Violations},
     revision::Revision,
@@ -58,6 +58,8 @@ pub(super) struct Sim {
     pub(super) immutable: bool,
     /// ConfigMaps of users cannot be read.
     pub(super) unreadable: bool,
+    /// The API server answers no dry run of what is under way.
+    pub(super) undecided: bool,
     /// Snapshots cannot be read.
     pub(super) blind: bool,
     /// Why these ConfigMaps of users cannot be written, and which snapshots of
@@ -117,6 +119,7 @@ impl Sim {
             snapshots: BTreeMap::new(),
             immutable: false,
             unreadable: false,
+            undecided: false,
             blind: false,
             policies: BTreeMap::new(),
             numbers: BTreeMap::new(),
@@ -287,7 +290,13 @@ impl Sim {
                 {
                     let deployment = &deployments[&scope.target.name];
                     let found = found(&self.status, &revisions, &scope.target);
-                    workload.dry_run = Some(dry_run(&scope.target, deployment, partial, &found));
+                    // Where nothing was touched yet, such a pass ends in an error.
+                    let touched = self.status.release.iter().any(|r| !r.applied.is_empty());
+                    workload.dry_run = Some(if self.undecided && touched {
+                        DryRun::Undecided("the server is overloaded".to_owned())
+                    } else {
+                        dry_run(&scope.target, deployment, partial, &found)
+                    });
                 }
                 Observed {
                     incumbent: self.incumbents.get(&scope.target.name).cloned(),
