@@ -457,6 +457,9 @@ fn retry(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         .flat_map(|refused| &refused.live)
         .map(|live| live.workload.clone())
         .collect();
+    if !live.is_empty() && revision.is_none() {
+        return ignored("its controllerrevision is gone or damaged".to_owned());
+    }
     let contents: Result<Vec<Vec<Action>>, Obstacle> = ctx
         .components()
         .filter(|view| live.contains(&view.scope.target.to_ref()))

@@ -19,14 +19,20 @@ use crate::api::{
     ABORT, Phase, RETRY, ReleasePlanStatus, ReleaseProgress, Stage, StoredPlan, UNDO,
 };
 
-/// Judges the orders that an update gives. Those that stood there before are
-/// being dealt with.
-pub(super) fn check_orders(old: &StoredPlan, new: &StoredPlan, faults: &mut Faults) {
-    let given: Vec<(&str, &str)> = ORDERS
+/// The orders that an update gives, by annotation and revision. Those that stood
+/// there before are being dealt with.
+#[must_use]
+pub fn given_orders<'a>(old: &StoredPlan, new: &'a StoredPlan) -> Vec<(&'static str, &'a str)> {
+    ORDERS
         .into_iter()
         .filter_map(|order| Some((order, new.annotation(order)?)))
         .filter(|(order, value)| old.annotation(order) != Some(value))
-        .collect();
+        .collect()
+}
+
+/// Judges the orders that an update gives.
+pub(super) fn check_orders(old: &StoredPlan, new: &StoredPlan, faults: &mut Faults) {
+    let given = given_orders(old, new);
     if new.is_deleting() {
         for (order, _) in given {
             let text = "the plan is being deleted and takes no orders; what becomes of its release is for spec.deletionPolicy to say";

@@ -4,7 +4,7 @@
 //! Admission and the state machine ask the same questions here; what an order
 //! does is decided by [`crate::machine`].
 
-use crate::api::{Phase, Reason, ReleasePlanStatus, ReleaseResult, Stage};
+use crate::api::{Phase, RETRY, Reason, ReleasePlanStatus, ReleaseResult, Stage, UNDO};
 
 /// The revision that `belay.dev/abort` can name: what is being released, or
 /// what a rollback leaves. None while nothing is, or has no name yet.
@@ -88,6 +88,23 @@ pub fn is_gone_from_plan(status: &ReleasePlanStatus, content: &str, revision: &s
         let other = r.spec.as_deref().is_some_and(|spec| spec != content);
         other && r.live.is_empty()
     })
+}
+
+/// Whether an order can only be carried out while the revision that it names is
+/// whole. An undo to the stable one ends a release like an abort; what was refused
+/// of templates in the spec alone is made anew from the spec.
+#[must_use]
+pub fn rests_on_revision(status: Option<&ReleasePlanStatus>, order: &str, revision: &str) -> bool {
+    let Some(status) = status else { return false };
+    match order {
+        UNDO => status.stable_revision.as_deref() != Some(revision),
+        RETRY => {
+            let mut refused = status.refused.iter();
+            let put_back = refused.any(|r| r.revision == revision && !r.live.is_empty());
+            put_back || failed(status) == Some(revision)
+        }
+        _ => false,
+    }
 }
 
 /// The revision that was left for another one when that became stable, if it

@@ -35,8 +35,11 @@ pub(crate) mod properties;
 mod template_tests;
 
 pub use change::{check_change, check_create};
+pub use check_orders::given_orders;
 pub use claims::incumbent;
-pub use commands::{abortable, current, failed, is_gone_from_plan, is_lost, retryable, undoable};
+pub use commands::{
+    abortable, current, failed, is_gone_from_plan, is_lost, rests_on_revision, retryable, undoable,
+};
 pub use containers::{MissingContainer, missing_containers};
 pub use defaults::{completed, defaults_patch, generation_patch};
 pub use digest::content_digest;

@@ -43,7 +43,7 @@ impl Findings {
         }
     }
 
-    fn add(&mut self, mut other: Self) {
+    pub(super) fn add(&mut self, mut other: Self) {
         self.faults.append(&mut other.faults);
         self.warnings.append(&mut other.warnings);
     }

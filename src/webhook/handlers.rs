@@ -8,7 +8,7 @@
 use serde_json::Value;
 
 use super::{
-    Webhook, checks,
+    Webhook, checks, orders,
     review::{Operation, Request, Verdict},
 };
 use crate::{
@@ -104,7 +104,11 @@ async fn look_up(
         .as_deref()
         .or(new.metadata.namespace.as_deref())
         .unwrap_or_default();
-    let found = checks::check(webhook.lookup.as_ref(), namespace, old, new, &plan).await;
+    let lookup = webhook.lookup.as_ref();
+    let found = checks::check(lookup, namespace, old, new, &plan);
+    let (mut found, ordered) =
+        futures::future::join(found, orders::check(lookup, namespace, old, new)).await;
+    found.add(ordered);
     match Violations::check(found.faults) {
         Ok(()) => Verdict::Allowed {
             patch: json_patch::Patch::default(),

@@ -5,16 +5,18 @@
 //! admission has no side effects. Nothing is judged here.
 
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::{apps::v1::ControllerRevision, core::v1::ConfigMap};
 use kube::{Api, Client, api::ListParams};
 use serde_json::Value;
 
 use crate::{
     api::{StoredPlan, WorkloadKind},
     cluster::{ApplyFailure, Snapshot, deployments, dry_run},
+    config_maps::{Contents, Kept, Tracked, judge},
     fields::{FieldSet, Found},
     machine::DryRun,
     plan::Target,
+    revision::Revision,
 };
 
 /// A read that failed. Its message says what the API server answered.
@@ -38,6 +40,17 @@ pub struct Merged {
     pub template: Value,
     /// Fields of it that the partial template would own.
     pub owned: FieldSet,
+}
+
+/// Whether the contents of a ConfigMap can be had as they were once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Their snapshot is whole, or the ConfigMap itself still has them.
+    Whole,
+    /// Neither has them.
+    Lost,
+    /// Something else stands under the name of the snapshot.
+    Blocked,
 }
 
 /// Questions to the cluster. Callers set the deadline.
@@ -71,6 +84,22 @@ pub trait Lookup: Send + Sync + 'static {
         namespace: &'a str,
         name: &'a str,
     ) -> BoxFuture<'a, Result<bool, LookupError>>;
+
+    /// A revision of the plan with this uid, if it is there and whole.
+    fn revision<'a>(
+        &'a self,
+        namespace: &'a str,
+        plan_uid: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Revision>, LookupError>>;
+
+    /// Where contents can be had from.
+    fn contents<'a>(
+        &'a self,
+        namespace: &'a str,
+        plan_uid: &'a str,
+        tracked: &'a Tracked,
+    ) -> BoxFuture<'a, Result<Held, LookupError>>;
 }
 
 /// [`Lookup`] on the API server, with the operator's own rights.
@@ -145,6 +174,44 @@ impl Lookup for ClusterLookup {
         Box::pin(async move {
             let maps = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
             Ok(maps.get_metadata_opt(name).await?.is_some())
+        })
+    }
+
+    fn revision<'a>(
+        &'a self,
+        namespace: &'a str,
+        plan_uid: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Revision>, LookupError>> {
+        Box::pin(async move {
+            let revisions = Api::<ControllerRevision>::namespaced(self.client.clone(), namespace);
+            let found = revisions.get_opt(name).await?;
+            Ok(found.and_then(|object| Revision::from_object(&object, plan_uid).ok()))
+        })
+    }
+
+    fn contents<'a>(
+        &'a self,
+        namespace: &'a str,
+        plan_uid: &'a str,
+        tracked: &'a Tracked,
+    ) -> BoxFuture<'a, Result<Held, LookupError>> {
+        Box::pin(async move {
+            let maps = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
+            let snapshot = maps.get_opt(&tracked.snapshot).await?;
+            match judge(snapshot.as_ref(), &tracked.digest, plan_uid) {
+                Kept::Whole => Ok(Held::Whole),
+                Kept::Missing => {
+                    let source = maps.get_opt(&tracked.name).await?;
+                    let digest = source.map(|map| Contents::of(&map).digest());
+                    Ok(if digest.as_ref() == Some(&tracked.digest) {
+                        Held::Whole
+                    } else {
+                        Held::Lost
+                    })
+                }
+                Kept::Damaged | Kept::Foreign | Kept::Unknown(_) => Ok(Held::Blocked),
+            }
         })
     }
 }

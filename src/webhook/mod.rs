@@ -26,13 +26,14 @@ mod checks;
 mod config_maps;
 mod handlers;
 mod lookup;
+mod orders;
 mod review;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod tls;
 mod warning;
 
-pub use lookup::{ClusterLookup, Lookup, LookupError, Merged};
+pub use lookup::{ClusterLookup, Held, Lookup, LookupError, Merged};
 pub use review::{API_VERSION, KIND};
 
 /// Largest review that is read, in bytes. The API server refuses objects over

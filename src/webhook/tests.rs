@@ -14,7 +14,9 @@ use crate::{
     api::StoredPlan,
     clock::TestClock,
     cluster::{ApplyFailure, Snapshot},
+    config_maps::Tracked,
     plan::Target,
+    revision::Revision,
 };
 
 mod answers;
@@ -33,6 +35,8 @@ struct Cluster {
     workloads: Vec<(&'static str, Snapshot)>,
     plans: Vec<StoredPlan>,
     config_maps: Vec<&'static str>,
+    revisions: Vec<Revision>,
+    held: Vec<(&'static str, Held)>,
     dry_run: Mutex<Vec<ApplyFailure>>,
     merged: Merged,
     broken: bool,
@@ -111,6 +115,27 @@ impl Lookup for Cluster {
         name: &'a str,
     ) -> BoxFuture<'a, Result<bool, LookupError>> {
         Box::pin(self.answer(self.config_maps.contains(&name)))
+    }
+
+    fn revision<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Revision>, LookupError>> {
+        let found = self.revisions.iter().find(|revision| revision.name == name);
+        Box::pin(self.answer(found.cloned()))
+    }
+
+    fn contents<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a str,
+        tracked: &'a Tracked,
+    ) -> BoxFuture<'a, Result<Held, LookupError>> {
+        let mut held = self.held.iter();
+        let held = held.find(|(name, _)| *name == tracked.name);
+        Box::pin(self.answer(held.map_or(Held::Lost, |(_, held)| *held)))
     }
 }
 

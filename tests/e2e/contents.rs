@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belay::api::{CONFIG_DIGEST, Phase, Reason, ReleasePlanStatus};
 use belay_testenv::AuditEntry;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     configuration::{Configs, plan},
@@ -181,6 +181,62 @@ async fn an_undo_writes_the_contents_of_then() {
     assert_eq!(text(&configs).await, "old");
     scene.assert_quiet("shop", 2).await;
     assert_eq!(text(&configs).await, "old");
+}
+
+/// What an order would bring back has to be there: who gives it hears of it at
+/// once, and not only from an event.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_to_what_is_lost_is_refused() {
+    let scene = scene("contents-lost").await;
+    let configs = Configs::of(&scene);
+    let first = scene.ready("shop").await.stable_revision.unwrap();
+    configs.edit("settings", "new").await;
+    scene
+        .plan_until("shop", "released it", |s| {
+            released(s) && s.history.len() == 1
+        })
+        .await;
+    let undo = format!("belay.dev/undo={first}");
+    let annotate = ["annotate", "relplan", "shop", &undo, "--dry-run=server"];
+    let refused = async |words: &str| {
+        let output = scene.kubectl_raw(&annotate).await;
+        let flat = output.stderr.replace('\n', " ");
+        assert!(!output.success() && flat.contains(words), "{flat}");
+        let field = "metadata.annotations[belay.dev/undo]";
+        assert!(flat.contains(field), "{flat}");
+    };
+    scene.kubectl(&annotate).await;
+    let listed = scene
+        .kubectl(&[
+            "get",
+            "configmap",
+            "-l",
+            "belay.dev/plan=shop",
+            "-o",
+            "json",
+        ])
+        .await;
+    let listed: Value = serde_json::from_str(&listed).unwrap();
+    let mut snapshots = listed["items"].as_array().unwrap().iter();
+    let old = snapshots.find(|map| map["data"]["text"] == "old").unwrap();
+    let digest = old["metadata"]["annotations"]["belay.dev/digest"].as_str();
+    let name = old["metadata"]["name"].as_str().unwrap();
+    scene.kubectl(&["delete", "configmap", name]).await;
+    let words = format!("the digest {} back first", digest.unwrap());
+    refused(&words).await;
+    // Something else under its name is in the way.
+    configs.create(name, "old").await;
+    refused("delete it, and give settings").await;
+    scene.kubectl(&["delete", "configmap", name]).await;
+    // Where the ConfigMap has the contents, the snapshot can be made again.
+    let pause = r#"{"spec":{"paused":true}}"#;
+    let patch = ["patch", "relplan", "shop", "--type=merge", "-p", pause];
+    scene.kubectl(&patch).await;
+    configs.edit("settings", "old").await;
+    scene.kubectl(&annotate).await;
+    let delete = ["delete", "controllerrevision", &first];
+    scene.kubectl(&delete).await;
+    refused("its ControllerRevision was deleted or changed").await;
 }
 
 /// A ConfigMap that was deleted with the content that failed is made again, and

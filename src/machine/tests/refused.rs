@@ -328,3 +328,23 @@ fn a_broken_followed_change_during_a_rollback_does_not_wedge() {
     assert_eq!(sim.phase(), Phase::Stable);
     assert_eq!(sim.image("cart"), "cart:1");
 }
+
+/// A retry that could put nothing back is said to mean nothing, and refused
+/// content stays refused.
+#[test]
+fn a_retry_of_followed_content_whose_revision_is_lost_changes_nothing() {
+    let mut sim = follow();
+    sim.deployment("cart").set_image("cart:2-crash");
+    sim.run_to_the_end();
+    assert_eq!(sim.reason(), "RolledBack");
+    let bad = sim.status.refused[0].revision.clone();
+    sim.revisions.retain(|name, _| *name != bad);
+    sim.journal.clear();
+    sim.facts.retry = Some(bad.clone());
+    sim.dirty = true;
+    sim.run(5);
+    assert_eq!(sim.facts.retry, None);
+    assert_eq!(sim.told(Reason::RetryIgnored), 1);
+    assert_eq!(sim.status.refused[0].revision, bad);
+    assert_eq!((sim.image("cart"), sim.reason()), ("cart:1", "RolledBack"));
+}

@@ -22,6 +22,44 @@ fn undo(old: &Value, revision: &str) -> Value {
     new
 }
 
+/// A cluster that keeps revisions, each with the contents of two ConfigMaps.
+fn keeping(names: &[&str], held: [Held; 2]) -> Arc<Cluster> {
+    let tracked = |name: &str| Tracked::new(name, &format!("digest-of-{name}"), "uid");
+    let revision = |name: &&str| {
+        let data = json!({
+            "canon": 1, "spec": "s", "components": [{
+                "name": "cart", "workload": {"kind": "Deployment", "name": "cart"},
+                "template": {"spec": {"containers": [{"name": "app"}]}}, "fields": {},
+                "configMaps": [tracked("one"), tracked("two")],
+            }],
+        });
+        Revision {
+            name: (*name).to_owned(),
+            data: serde_json::from_value(data).unwrap(),
+        }
+    };
+    Arc::new(Cluster {
+        revisions: names.iter().map(revision).collect(),
+        held: vec![("one", held[0]), ("two", held[1])],
+        ..Cluster::default()
+    })
+}
+
+fn whole() -> Arc<Cluster> {
+    keeping(&["shop-1", "shop-3"], [Held::Whole; 2])
+}
+
+/// A plan of which content with a live template was refused.
+async fn refused() -> Value {
+    let mut old = released().await;
+    old["status"]["refused"] = json!([{
+        "revision": "shop-3", "cause": "ImagePullBackOff", "message": "m",
+        "live": [{"workload": {"kind": "Deployment", "name": "db"}, "digest": "d"}],
+        "at": "2026-01-01T00:00:00Z",
+    }]);
+    old
+}
+
 fn stamp(object: &Value) -> Vec<Value> {
     let text = object["metadata"]["annotations"]["belay.dev/ordered-by"].as_str();
     text.map_or_else(Vec::new, |text| serde_json::from_str(text).unwrap())
@@ -29,7 +67,7 @@ fn stamp(object: &Value) -> Vec<Value> {
 
 #[tokio::test]
 async fn an_order_is_stamped_by_mutate_and_admitted_by_validate() {
-    let router = webhooks(Arc::default());
+    let router = webhooks(whole());
     let old = released().await;
     let new = undo(&old, "shop-1");
     let stamped = ask(&router, MUTATE, &update(&old, &new))
@@ -87,12 +125,8 @@ async fn an_order_that_means_nothing_is_denied_on_both_ways_with_its_field() {
 
 #[tokio::test]
 async fn the_later_of_two_orders_takes_the_place_of_the_first() {
-    let router = webhooks(Arc::default());
-    let mut old = released().await;
-    old["status"]["refused"] = json!([{
-        "revision": "shop-3", "cause": "ImagePullBackOff", "message": "m",
-        "at": "2026-01-01T00:00:00Z",
-    }]);
+    let router = webhooks(whole());
+    let old = refused().await;
     let first = undo(&old, "shop-1");
     let first = ask(&router, MUTATE, &update(&old, &first))
         .await
@@ -115,7 +149,7 @@ async fn the_later_of_two_orders_takes_the_place_of_the_first() {
 /// WR-01: a dry run is answered like the real request.
 #[tokio::test]
 async fn wr_01_an_order_in_a_dry_run_leaves_no_trace() {
-    let cluster = Arc::new(Cluster::default());
+    let cluster = whole();
     let router = webhooks(cluster.clone());
     let old = released().await;
     let real = update(&old, &undo(&old, "shop-1"));
@@ -126,4 +160,77 @@ async fn wr_01_an_order_in_a_dry_run_leaves_no_trace() {
         assert_eq!(rehearsed.body, ask(&router, path, &real).await.body);
     }
     assert_eq!(cluster.asked(), (0, 0));
+}
+
+fn retry(old: &Value, revision: &str) -> Value {
+    let mut new = old.clone();
+    new["metadata"]["annotations"]["belay.dev/retry"] = json!(revision);
+    new
+}
+
+#[tokio::test]
+async fn an_order_for_a_revision_that_is_gone_is_denied() {
+    let router = webhooks(Arc::default());
+    let old = refused().await;
+    let answer = ask(&router, VALIDATE, &update(&old, &undo(&old, "shop-1"))).await;
+    let text = r#"metadata.annotations[belay.dev/undo]: Invalid value: "shop-1" cannot be brought back: its ControllerRevision was deleted or changed"#;
+    assert!(answer.denied(422).contains(text), "{answer:?}");
+    let answer = ask(&router, VALIDATE, &update(&old, &retry(&old, "shop-3"))).await;
+    let text = r#"metadata.annotations[belay.dev/retry]: Invalid value: "shop-3" cannot be tried again: its ControllerRevision was deleted or changed"#;
+    assert!(answer.denied(422).contains(text), "{answer:?}");
+}
+
+#[tokio::test]
+async fn content_that_the_spec_holds_whole_can_be_tried_again_without_its_revision() {
+    let router = webhooks(Arc::default());
+    let mut old = refused().await;
+    old["status"]["refused"][0]["live"] = json!([]);
+    let answer = ask(&router, VALIDATE, &update(&old, &retry(&old, "shop-3"))).await;
+    answer.accepted();
+    assert_eq!(answer.warnings(), [""; 0]);
+}
+
+#[tokio::test]
+async fn an_order_for_contents_that_are_lost_is_denied_with_all_that_is_missing() {
+    let old = released().await;
+    let review = update(&old, &undo(&old, "shop-1"));
+    let router = webhooks(keeping(&["shop-1"], [Held::Lost, Held::Blocked]));
+    let answer = ask(&router, VALIDATE, &review).await;
+    let text = answer.denied(422);
+    for words in [
+        "which kept contents of configmap one, was deleted",
+        "give one the contents with the digest digest-of-one back",
+        "does not hold the contents of configmap two",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+/// What cannot be found out holds nobody up: the controller asks again.
+#[tokio::test]
+async fn an_order_that_cannot_be_checked_is_admitted_with_a_warning() {
+    let old = released().await;
+    let review = update(&old, &undo(&old, "shop-1"));
+    let router = webhooks(Arc::new(Cluster {
+        broken: true,
+        ..Cluster::default()
+    }));
+    let answer = ask(&router, VALIDATE, &review).await;
+    answer.accepted();
+    let warnings = answer.warnings();
+    assert_eq!(
+        *warnings.last().unwrap(),
+        "belay.dev/undo: it was not checked whether shop-1 is whole: deployments.apps is forbidden"
+    );
+}
+
+/// An order that stands there is being dealt with: what is lost meanwhile must
+/// not keep the plan from being labelled.
+#[tokio::test]
+async fn an_order_that_stood_there_is_not_judged_again() {
+    let router = webhooks(Arc::default());
+    let old = undo(&released().await, "shop-1");
+    let mut new = old.clone();
+    new["metadata"]["labels"] = json!({"team": "checkout"});
+    ask(&router, VALIDATE, &update(&old, &new)).await.accepted();
 }

@@ -1,0 +1,115 @@
+//! Whether what an order wants back is still kept.
+//!
+//! The status names revisions; whether they and their contents are whole only
+//! the objects say. An order that nothing can come of is a fault, so that who
+//! gives it hears of it. What cannot be found out is a warning, since the
+//! controller asks the same again.
+
+use std::collections::BTreeSet;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    checks::{BUDGET, Findings},
+    lookup::{Held, Lookup, LookupError},
+};
+use crate::{
+    api::{RETRY, StoredPlan, UNDO},
+    config_maps::Tracked,
+    plan::{Violation, ViolationKind, given_orders, rests_on_revision, undoable},
+    revision::Revision,
+};
+
+/// Judges the orders that an update gives.
+pub(super) async fn check(
+    lookup: &dyn Lookup,
+    namespace: &str,
+    old: Option<&StoredPlan>,
+    new: &StoredPlan,
+) -> Findings {
+    let Some(old) = old else {
+        return Findings::default();
+    };
+    let deadline = Instant::now() + BUDGET;
+    let mut findings = Findings::default();
+    for (order, wanted) in given_orders(old, new) {
+        if !rests_on_revision(old.status.as_ref(), order, wanted) {
+            continue;
+        }
+        let look = fault(lookup, namespace, old, order, wanted);
+        let found = timeout_at(deadline, look).await;
+        let found =
+            found.unwrap_or_else(|_| Err(LookupError("the cluster did not answer in time".into())));
+        match found {
+            Ok(None) => {}
+            Ok(Some(text)) => findings.faults.push(Violation {
+                path: format!("metadata.annotations[{order}]"),
+                kind: ViolationKind::Invalid,
+                message: format!("\"{wanted}\" {text}"),
+            }),
+            Err(error) => findings.warnings.push(format!(
+                "{order}: it was not checked whether {wanted} is whole: {error}"
+            )),
+        }
+    }
+    findings
+}
+
+/// Why nothing can come of an order, if so.
+async fn fault(
+    lookup: &dyn Lookup,
+    namespace: &str,
+    plan: &StoredPlan,
+    order: &str,
+    wanted: &str,
+) -> Result<Option<String>, LookupError> {
+    let cannot = match order {
+        RETRY => "cannot be tried again",
+        _ => "cannot be brought back",
+    };
+    let uid = plan.metadata.uid.as_deref().unwrap_or_default();
+    let Some(revision) = lookup.revision(namespace, uid, wanted).await? else {
+        let others = others(plan, order, wanted);
+        return Ok(Some(format!(
+            "{cannot}: its ControllerRevision was deleted or changed{others}"
+        )));
+    };
+    let mut lost = Vec::new();
+    for tracked in contents(&revision) {
+        let Tracked {
+            name,
+            snapshot,
+            digest,
+        } = tracked;
+        match lookup.contents(namespace, uid, tracked).await? {
+            Held::Whole => {}
+            Held::Lost => lost.push(format!(
+                "configmap {snapshot}, which kept contents of configmap {name}, was deleted, and {name} does not have them any more; give {name} the contents with the digest {digest} back first"
+            )),
+            Held::Blocked => lost.push(format!(
+                "configmap {snapshot} does not hold the contents of configmap {name} that it has to keep; delete it, and give {name} the contents with the digest {digest} back first"
+            )),
+        }
+    }
+    Ok((!lost.is_empty()).then(|| format!("{cannot}: {}", lost.join("; "))))
+}
+
+fn contents(revision: &Revision) -> BTreeSet<&Tracked> {
+    let components = revision.data.components.iter();
+    components.flat_map(|frozen| &frozen.config_maps).collect()
+}
+
+/// "; kept are: shop-1, shop-2": what an undo could name instead.
+fn others(plan: &StoredPlan, order: &str, wanted: &str) -> String {
+    let status = plan.status.as_ref().filter(|_| order == UNDO);
+    let Some(status) = status else {
+        return String::new();
+    };
+    let stable = status.stable_revision.as_deref();
+    let mut others = undoable(status);
+    others.retain(|name| *name != wanted && Some(*name) != stable);
+    if others.is_empty() {
+        return String::new();
+    }
+    format!(" (others are: {})", others.join(", "))
+}
