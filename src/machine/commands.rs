@@ -21,7 +21,7 @@ use crate::{
         RefusedTemplate, ReleaseKind, Stage, UNDO, WorkloadRef,
     },
     fields::canon,
-    plan::{Plan, abortable, current, failed, is_gone_from_plan, retryable, undoable},
+    plan::{Plan, abortable, current, failed, is_gone_from_plan, retryable, unbegun, undoable},
     revision::Revision,
 };
 
@@ -219,6 +219,7 @@ fn abort(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     match stage {
         Stage::Restore => stopped::keep(ctx, &by(command)),
         Stage::Stopped => stopped::back(ctx, &by(command)),
+        Stage::Settle if unbegun(&ctx.status).is_some() => taken_back(ctx, &by(command)),
         Stage::Settle | Stage::Promote | Stage::Bake => {
             aborted(
                 ctx,
@@ -227,6 +228,16 @@ fn abort(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         }
     }
     Outcome::Taken
+}
+
+/// Takes an undo back of which nothing was written yet.
+fn taken_back(ctx: &mut Context<'_>, by: &str) {
+    let name = unbegun(&ctx.status).unwrap_or_default();
+    let text = format!("the undo to {name} was taken back as asked{by} before it began");
+    settle::abandon(ctx, |ctx| {
+        ctx.tell(false, Reason::UndoIgnored, &text);
+        report::progressing(ctx, Reason::Settling, &text);
+    });
 }
 
 fn aborted(ctx: &mut Context<'_>, message: &str) {
@@ -264,6 +275,8 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     }
     let is_stable = ctx.status.stable_revision.as_ref() == Some(wanted);
     let stage = ctx.release().map(|release| release.stage);
+    // The later of two undos wins.
+    let waits = unbegun(&ctx.status).is_some_and(|before| before != wanted);
     match stage {
         Some(Stage::Promote | Stage::Bake) if is_stable => {
             aborted(ctx, &format!("the stable revision was asked for{by}"));
@@ -273,6 +286,11 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
             stopped::back(ctx, &by);
             return Outcome::Taken;
         }
+        Some(Stage::Settle) if waits && is_stable => {
+            taken_back(ctx, &by);
+            return Outcome::Taken;
+        }
+        Some(Stage::Settle) if waits => {}
         Some(Stage::Stopped) | None => {}
         Some(_) => return for_the_end(ctx),
     }
@@ -298,8 +316,11 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         Ok(desired) => desired,
         Err(obstacle) => return obstructed(Reason::UndoIgnored, obstacle),
     };
-    if stage.is_none() && !desired.changed() {
+    if (stage.is_none() || waits) && !desired.changed() {
         return ignored("what is live has its templates already".to_owned());
+    }
+    if waits {
+        taken_back(ctx, &by);
     }
     let stopped = ctx.status.release.clone();
     if let Some(release) = &stopped {
@@ -408,7 +429,11 @@ fn retry(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     let Ok(plan) = ctx.input.plan else {
         return for_a_valid_plan();
     };
-    let stage = ctx.release().map(|release| release.stage);
+    let waits = unbegun(&ctx.status).is_some();
+    let stage = ctx
+        .release()
+        .filter(|_| !waits)
+        .map(|release| release.stage);
     if stage.is_some_and(|stage| stage != Stage::Stopped) {
         return for_the_end(ctx);
     }
@@ -473,6 +498,9 @@ fn retry(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         Ok(writes) => writes.concat(),
         Err(obstacle) => return obstructed(Reason::RetryIgnored, obstacle),
     };
+    if waits {
+        taken_back(ctx, &by(command));
+    }
     for write in contents {
         ctx.act_once(write);
     }

@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{
     api::{
-        Cause, ComponentState, Failure, GatewayDuration, Phase, Reason, ReleaseKind,
+        ABORT, Cause, ComponentState, Failure, GatewayDuration, Phase, Reason, ReleaseKind,
         ReleaseProgress, Stage,
     },
-    plan::Plan,
+    plan::{Plan, unbegun},
 };
 
 /// Content that did not change for this long is released.
@@ -124,8 +124,15 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     // Once something is touched it has to be judged, which is the next stage's
     // work; that stage holds for a pause itself.
     if plan.paused() && !touched && !desired.has_begun() {
+        let (what, drop) = match unbegun(&ctx.status) {
+            Some(to) => {
+                let drop = ways::order(ctx, &[(ABORT, to)]);
+                (format!("undo to {to}"), format!(" ; to drop it: {drop}"))
+            }
+            None => ("release".to_owned(), String::new()),
+        };
         let text = format!(
-            "the release waits: the plan is paused (spec.paused). To go on: {}",
+            "the {what} waits: the plan is paused (spec.paused). To go on: {}{drop}",
             ways::resume(ctx)
         );
         return report::progressing(ctx, Reason::Paused, &text);
@@ -214,7 +221,7 @@ fn undecided(ctx: &mut Context<'_>, plan: &Plan, text: &str) {
 }
 
 /// Ends a release that has not touched anything, without a record.
-fn abandon(ctx: &mut Context<'_>, verdict: impl FnOnce(&mut Context<'_>)) {
+pub(super) fn abandon(ctx: &mut Context<'_>, verdict: impl FnOnce(&mut Context<'_>)) {
     commands::lift_hold(ctx);
     ctx.status.release = None;
     ctx.status.step = None;

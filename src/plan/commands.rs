@@ -11,8 +11,21 @@ use crate::api::{Phase, RETRY, Reason, ReleasePlanStatus, ReleaseResult, Stage, 
 #[must_use]
 pub fn abortable(status: &ReleasePlanStatus) -> Option<&str> {
     let release = status.release.as_ref()?;
+    if let Some(name) = unbegun(status) {
+        return Some(name);
+    }
     let gave_up = release.stage == Stage::Stopped && status.phase == Some(Phase::Failed);
     (!gave_up).then(|| current(status)).flatten()
+}
+
+/// The revision that an undo is to bring back of which nothing was written yet:
+/// it can still be taken back, or give way to another order.
+#[must_use]
+pub fn unbegun(status: &ReleasePlanStatus) -> Option<&str> {
+    let release = status.release.as_ref()?;
+    let untouched = release.applied.is_empty() && status.target_revision.is_none();
+    let prepared = release.stage == Stage::Settle && untouched;
+    release.undo.as_deref().filter(|_| prepared)
 }
 
 /// The revision that a release in progress is about.

@@ -265,3 +265,90 @@ fn an_order_that_waited_does_not_hit_a_newer_template_of_a_followed_workload() {
         ("cart:1", 0)
     );
 }
+
+/// A plan on `cart:3` in a pause, with an undo to `cart:2` that waits for its end;
+/// with the revisions of the first two.
+fn undo_in_a_pause() -> (Sim, String, String) {
+    let mut sim = pair();
+    let second = released(&mut sim, "cart:2");
+    released(&mut sim, "cart:3");
+    let first = sim.status.history[0].from.clone().unwrap();
+    sim.edit(|spec| spec["paused"] = json!(true));
+    order(&mut sim, "undo", &second, "jane");
+    sim.run(10);
+    let message = ready_message(&sim);
+    assert!(
+        message.starts_with(&format!("the undo to {second} waits")),
+        "{message}"
+    );
+    assert!(
+        message.contains(&format!("belay.dev/abort={second}")),
+        "{message}"
+    );
+    assert_eq!(sim.image("cart"), "cart:3");
+    (sim, first, second)
+}
+
+fn resume(sim: &mut Sim) {
+    sim.edit(|spec| spec["paused"] = json!(false));
+    sim.run(30);
+}
+
+#[test]
+fn an_undo_that_a_pause_holds_can_be_taken_back() {
+    let (mut sim, _, second) = undo_in_a_pause();
+    let stable = sim.status.stable_revision.clone().unwrap();
+    for back in [("abort", second.clone()), ("undo", stable)] {
+        let mut sim = sim.clone();
+        order(&mut sim, back.0, &back.1, "joe");
+        sim.run(5);
+        assert_eq!((sim.phase(), sim.reason()), (Phase::Stable, "Released"));
+        assert!(sim.status.refused.is_empty(), "nothing is held for it");
+        assert_eq!(decided(&sim, "was taken back as asked by joe"), 1);
+        resume(&mut sim);
+        assert_eq!((sim.image("cart"), sim.ready()), ("cart:3", true));
+        assert_eq!(sim.results().len(), 2, "nothing was released");
+    }
+    resume(&mut sim);
+    assert_eq!((sim.image("cart"), sim.reason()), ("cart:2", "Undone"));
+}
+
+#[test]
+fn an_undo_that_a_pause_holds_gives_way_to_a_later_one() {
+    let (mut sim, first, _) = undo_in_a_pause();
+    order(&mut sim, "undo", &first, "joe");
+    sim.run(5);
+    let message = ready_message(&sim);
+    assert!(
+        message.starts_with(&format!("the undo to {first} waits")),
+        "{message}"
+    );
+    resume(&mut sim);
+    assert_eq!((sim.image("cart"), sim.reason()), ("cart:1", "Undone"));
+    let last = sim.status.history.last().unwrap();
+    assert_eq!(last.requested_by.as_deref(), Some("joe"));
+}
+
+#[test]
+fn an_undo_that_a_pause_holds_gives_way_to_a_later_retry() {
+    let mut sim = pair();
+    let second = released(&mut sim, "cart:2");
+    released(&mut sim, "cart:3");
+    sim.want("cart", "cart:4-crash");
+    sim.run_until("the rollback", |sim| sim.reason() == "RolledBack");
+    let bad = sim.status.refused[0].revision.clone();
+    sim.edit(|spec| spec["paused"] = json!(true));
+    order(&mut sim, "undo", &second, "jane");
+    sim.run(10);
+    assert!(ready_message(&sim).starts_with("the undo to"));
+    sim.deployment("cart").broken = false;
+    order(&mut sim, "retry", &bad, "joe");
+    sim.run(5);
+    assert_eq!(decided(&sim, "was taken back as asked by joe"), 1);
+    assert_eq!(sim.image("cart"), "cart:3");
+    sim.edit(|spec| spec["paused"] = json!(false));
+    sim.run_until("the other try", |sim| {
+        let last = sim.status.history.last().unwrap();
+        last.revision.as_ref() == Some(&bad) && last.number == 4
+    });
+}
