@@ -147,7 +147,8 @@ pub struct ReleasePlanSpec {
 
     /// How many records of releases (status.history) and how many refused contents
     /// (status.refused) are kept, 1 to 100. Revisions that neither names are
-    /// deleted, so this is how far belay.dev/undo reaches. Default: 10.
+    /// deleted, so this is how far belay.dev/undo reaches. The record of the release
+    /// that brought the stable content is kept beside them. Default: 10.
     #[schemars(range(min = 1, max = 100), extend("default" = 10))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision_history_limit: Option<i32>,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{PlanFacts, Scope, Workload};
 use crate::{
-    api::{Phase, ReleasePlanStatus, Stage},
+    api::{Phase, Reason, ReleasePlanStatus, Stage},
     fields::{Found, canon},
     plan::{Target, is_lost, retryable, undoable},
     revision::Revision,
@@ -47,7 +47,8 @@ pub fn needs(
     let dry = !facts.deleting
         && ((settling && undo.is_none()) || (release.is_none() && (!resting || news)));
     let mut revisions = Vec::new();
-    if release.is_some() || (resting && news) || retry.is_some() || back.is_some() {
+    let needed = news || holds(scope, status);
+    if release.is_some() || (resting && needed) || retry.is_some() || back.is_some() {
         revisions.extend(status.stable_revision.clone());
     }
     if let Some(release) = release {
@@ -71,6 +72,15 @@ pub fn needs(
         revisions,
         known: !facts.deleting && (status.phase.is_none() || is_lost(status)),
     }
+}
+
+/// Whether other content is live than the plan asks for, so that which contents
+/// of ConfigMaps are in use only the stable revision says.
+fn holds(scope: &[Scope], status: &ReleasePlanStatus) -> bool {
+    let held = [Reason::RolledBack, Reason::Undone];
+    let mut conditions = status.conditions.iter();
+    scope.iter().any(|scope| !scope.config_maps.is_empty())
+        && conditions.any(|c| c.type_ == "Ready" && held.iter().any(|r| r.as_str() == c.reason))
 }
 
 /// What stood in the fields that Belay took of a workload, under the stable

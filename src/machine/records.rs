@@ -8,7 +8,7 @@ use super::{
 use serde_json::Value;
 
 use crate::{
-    api::{ReleasePlanStatus, ReleaseRecord, ReleaseResult},
+    api::{ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult},
     config_maps::rewrite,
     fields::{canon, diff},
     revision::Frozen,
@@ -37,14 +37,29 @@ pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Opti
     ctx.status.history.push(record);
     // Bounded here too, for a release that is superseded again and again.
     let limit = ctx.input.plan.map_or(LIMIT, |plan| plan.history_limit());
-    let surplus = ctx.status.history.len().saturating_sub(limit);
-    ctx.status.history.drain(..surplus);
+    bound(&mut ctx.status.history, limit);
+}
+
+/// Keeps the last of the records, and beside them always the one of the release
+/// that brought the stable content: attempts that fail, and restarts, must not
+/// push out where an undo goes to.
+fn bound(history: &mut Vec<ReleaseRecord>, limit: usize) {
+    let surplus = history.len().saturating_sub(limit);
+    let mut made = history.iter().rev();
+    let made = made.find(|record| {
+        record.result == ReleaseResult::Succeeded && record.kind != ReleaseKind::Surroundings
+    });
+    let made = made.map(|record| record.number);
+    let mut index = 0;
+    history.retain(|record| {
+        index += 1;
+        index > surplus || Some(record.number) == made
+    });
 }
 
 /// Bounds the history, and with it the revisions that are kept.
 pub(super) fn prune(ctx: &mut Context<'_>, limit: usize) {
-    let surplus = ctx.status.history.len().saturating_sub(limit);
-    ctx.status.history.drain(..surplus);
+    bound(&mut ctx.status.history, limit);
     let surplus = ctx.status.refused.len().saturating_sub(limit);
     ctx.status.refused.drain(..surplus);
     let mut keep: Vec<String> = ctx

@@ -242,7 +242,7 @@ fn keep(ctx: &Context<'_>, tracked: &Tracked, was_kept: bool) -> Result<Option<A
 /// Makes snapshots again that somebody took away while nothing is released and
 /// the users' ConfigMaps still have the contents.
 pub(super) fn renew(ctx: &mut Context<'_>) {
-    for tracked in wanted(ctx) {
+    for tracked in in_use(ctx) {
         if let Ok(Some(action)) = keep(ctx, &tracked, true) {
             ctx.act_once(action);
         }
@@ -260,8 +260,8 @@ pub(super) fn caveats(ctx: &mut Context<'_>) -> String {
         let gone = gone.join(" and ");
         text = format!("; configmap {gone} was deleted, and the contents that it had stay in use");
     }
-    let wanted = wanted(ctx).into_iter();
-    let lacks: Vec<String> = wanted.filter_map(|tracked| lack(ctx, &tracked)).collect();
+    let in_use = in_use(ctx).into_iter();
+    let lacks: Vec<String> = in_use.filter_map(|tracked| lack(ctx, &tracked)).collect();
     if !lacks.is_empty() {
         let lacks = format!(
             "a rollback could not bring all configuration back: {}",
@@ -277,7 +277,13 @@ pub(super) fn caveats(ctx: &mut Context<'_>) -> String {
     text
 }
 
-fn wanted(ctx: &Context<'_>) -> BTreeSet<Tracked> {
+/// What a plan at rest counts on: what its stable revision holds, which is only
+/// read where the plan asks for something else.
+fn in_use(ctx: &Context<'_>) -> BTreeSet<Tracked> {
+    if let Some(stable) = ctx.stable() {
+        let frozen = stable.data.components.iter();
+        return frozen.flat_map(|f| f.config_maps.clone()).collect();
+    }
     let scopes = ctx.scope.iter().filter(|scope| !scope.leaving);
     scopes.flat_map(|scope| scope.tracked.clone()).collect()
 }

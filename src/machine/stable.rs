@@ -181,8 +181,9 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
             (format!("rolled back: {why}. "), Reason::RolledBack)
         };
         let again = &refused.revision;
+        let caveats = snapshots::caveats(ctx);
         let text = format!(
-            "{what}{revision} is live, and {again} is not released again by itself. {}, or try the same again: {}",
+            "{what}{revision} is live{caveats}, and {again} is not released again by itself. {}, or try the same again: {}",
             ways::change(ctx),
             ways::order(ctx, &[(RETRY, again)])
         );

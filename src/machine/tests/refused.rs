@@ -348,3 +348,32 @@ fn a_retry_of_followed_content_whose_revision_is_lost_changes_nothing() {
     assert_eq!(sim.status.refused[0].revision, bad);
     assert_eq!((sim.image("cart"), sim.reason()), ("cart:1", "RolledBack"));
 }
+
+/// Attempts that fail and restarts leave the way to the revision before open,
+/// however few records are kept.
+#[test]
+fn failed_attempts_and_restarts_do_not_push_out_where_an_undo_goes_to() {
+    let mut spec = templated(&[("cart", "cart:1")]);
+    spec["revisionHistoryLimit"] = json!(1);
+    let mut sim = Sim::settled(spec, &[("cart", "cart:1")]);
+    let first = sim.status.stable_revision.clone();
+    sim.want("cart", "cart:2");
+    sim.run_to_the_end();
+    for image in ["cart:3-crash", "cart:4-crash", "cart:5-crash"] {
+        sim.want("cart", image);
+        sim.run_to_the_end();
+        sim.rest();
+    }
+    for restart in ["a", "b"] {
+        sim.deployment("cart").restart(restart);
+        sim.dirty = true;
+        sim.run_to_the_end();
+        sim.rest();
+    }
+    let numbers = sim.status.history.iter().map(|record| record.number);
+    assert_eq!(numbers.collect::<Vec<_>>(), [1, 6]);
+    sim.facts.undo = first;
+    sim.dirty = true;
+    sim.run_to_the_end();
+    assert_eq!((sim.image("cart"), sim.reason()), ("cart:1", "Undone"));
+}

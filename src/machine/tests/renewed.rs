@@ -63,6 +63,37 @@ fn a_rolled_back_plan_keeps_its_snapshots_too() {
     assert_eq!(sim.reason(), "RolledBack");
 }
 
+/// What is live is what its stable revision holds, whatever the plan asks for.
+#[test]
+fn contents_that_are_lost_under_refused_content_are_said_and_made_again() {
+    for mut sim in plans() {
+        sim.configure("settings", "bad");
+        sim.deployment("web").broken = true;
+        sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+        sim.deployment("web").broken = false;
+        sim.run_until("the end", |sim| sim.reason() == "RolledBack");
+        sim.run(10);
+        assert_eq!(sim.configuration_of_web(), "old");
+        sim.events.clear();
+        sim.config_maps.clear();
+        sim.snapshots.clear();
+        for _ in 0..5 {
+            sim.dirty = true;
+            sim.run(2);
+        }
+        assert_eq!(sim.reason(), "RolledBack");
+        let text = "; a rollback could not bring all configuration back: configmap settings-";
+        assert!(ready(&sim).contains(text), "{}", ready(&sim));
+        assert!(ready(&sim).contains("belay.dev/retry="), "{}", ready(&sim));
+        assert_eq!(sim.told(Reason::SnapshotLost), 1, "{:#?}", sim.events);
+        sim.configure("settings", "old");
+        sim.run(60);
+        assert_eq!(sim.configuration_of_web(), "old");
+        assert!(!ready(&sim).contains(text), "{}", ready(&sim));
+        assert!(sim.snapshots.values().any(|text| text == "old"));
+    }
+}
+
 #[test]
 fn an_idle_plan_whose_snapshots_are_whole_writes_nothing() {
     for mut sim in plans() {
