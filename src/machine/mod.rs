@@ -25,6 +25,7 @@ mod settle;
 mod snapshots;
 mod stable;
 mod stopped;
+mod supersede;
 mod types;
 mod ways;
 

@@ -4,20 +4,18 @@
 use std::time::Duration;
 
 use super::{
-    Action, Workload, adopt, commands, contents,
+    Action, Workload, adopt, contents,
     context::{Context, View, is_at, is_complete},
     judge,
     records::{prune, record},
     report, restore, snapshots,
     stable::{self, may_write, numbers},
-    stopped,
+    stopped, supersede,
     types::TemplateWrite,
     ways,
 };
 use crate::{
-    api::{
-        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseKind, ReleaseResult, Stage,
-    },
+    api::{Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseResult, Stage},
     fields::{canon, put_back},
     plan::{Plan, Target, missing_containers},
     revision::{Frozen, Revision},
@@ -72,7 +70,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         return lost(ctx);
     };
     // A pause stops forward motion; the way back is none.
-    if (!plan.paused() || is_revert(ctx, plan)) && superseded(ctx, plan, target) {
+    if (!plan.paused() || supersede::is_revert(ctx, plan)) && supersede::run(ctx, plan, target) {
         return;
     }
     let held = plan.paused().then(|| {
@@ -421,96 +419,6 @@ fn promote(
             write: write(frozen.template.clone()),
         }
     });
-}
-
-/// Whether the plan asks for its stable content again.
-fn is_revert(ctx: &Context<'_>, plan: &Plan) -> bool {
-    ctx.stable()
-        .is_some_and(|stable| stable.data.spec == plan.content())
-}
-
-/// Whether newer content took the place of what is being released; starts it if
-/// so.
-fn superseded(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
-    let undo = ctx.release().is_some_and(|release| release.undo.is_some());
-    let spec = if ctx.spec_refused(plan) && undo {
-        // The content of the plan is held while its place is taken.
-        Some(target.data.spec.clone())
-    } else if ctx.spec_refused(plan) {
-        ctx.stable().map(|stable| stable.data.spec.clone())
-    } else {
-        Some(plan.content().to_owned())
-    };
-    // Another set of components waits for the end of the release,
-    // as does one whose contents are not known.
-    let edited = spec.as_ref() != Some(&target.data.spec)
-        && !ctx.set_changed(plan)
-        && snapshots::is_resolved(ctx);
-    let stable = ctx.stable();
-    let live: Vec<String> = ctx
-        .components()
-        .filter_map(|view| {
-            let workload = view.observed.workload.as_ref()?;
-            let frozen = target.data.of(&view.scope.target)?;
-            if !ctx.touched(&view.scope.target).is_empty() {
-                return None;
-            }
-            let known = stable.and_then(|stable| stable.data.of(&view.scope.target));
-            let now = contents::now(ctx, view.scope, workload);
-            let same = |frozen: &Frozen| canon::equal(&frozen.template, &now);
-            (!same(frozen) && !known.is_some_and(same)).then(|| view.scope.name.clone())
-        })
-        .collect();
-    // A followed workload that went back to its stable template by itself.
-    let reverted: Vec<String> = ctx
-        .components()
-        .filter_map(|view| {
-            let workload = view.observed.workload.as_ref()?;
-            let frozen = target.data.of(&view.scope.target)?;
-            let known = stable?.data.of(&view.scope.target)?;
-            let followed = ctx.touched(&view.scope.target).is_empty();
-            let now = contents::now(ctx, view.scope, workload);
-            let back = canon::equal(&known.template, &now) && !canon::equal(&frozen.template, &now);
-            (followed && back && !undo).then(|| view.scope.name.clone())
-        })
-        .collect();
-    if !edited && live.is_empty() && reverted.is_empty() {
-        return false;
-    }
-    let what = if edited {
-        "the plan has newer content".to_owned()
-    } else {
-        format!("somebody changed {}", [live, reverted].concat().join(", "))
-    };
-    let text = format!(
-        "{what}; the release of {} ends here and what is wanted now takes its place",
-        target.name
-    );
-    if undo {
-        commands::lift_hold(ctx);
-    }
-    commands::overtaken(ctx);
-    record(ctx, ReleaseResult::Superseded, Some(text.clone()));
-    ctx.tell(false, Reason::Superseded, &text);
-    let now = ctx.micros();
-    let requested_by = ctx.input.world.plan.requested_by.clone();
-    if let Some(release) = ctx.status.release.as_mut() {
-        release.number += 1;
-        release.stage = Stage::Settle;
-        release.started_at = now.clone();
-        release.stage_since = now;
-        release.requested_by = requested_by;
-        release.undo = None;
-        release.retried = false;
-        if undo {
-            release.kind = ReleaseKind::Content;
-        }
-    }
-    ctx.status.target_revision = None;
-    ctx.status.step = Some("Settle".to_owned());
-    ctx.wake_in(Duration::from_secs(1));
-    report::progressing(ctx, Reason::Settling, &text);
-    true
 }
 
 fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::sim::*;
 use crate::{
-    api::{Cause, Phase, Reason, ReleasePlanStatus, ReleaseResult},
+    api::{Cause, Phase, Reason, ReleasePlanStatus, ReleaseRecord, ReleaseResult},
     config_maps::{Kept, MAX_BYTES},
     machine::Action,
 };
@@ -75,6 +75,40 @@ fn a_release_names_who_edited_the_plan_and_nobody_for_what_others_edited() {
     sim.dirty = true;
     sim.run_to_the_end();
     assert_eq!(last(&sim), None);
+}
+
+/// The same where it takes the place of what is being released.
+#[test]
+fn what_supersedes_a_release_is_named_for_what_it_is() {
+    let mut sim = pair();
+    sim.facts.requested_by = Some("joe".to_owned());
+    sim.want("cart", "cart:2-unready");
+    sim.run(10);
+    sim.configure("settings", "new");
+    sim.run(10);
+    sim.want("cart", "cart:3");
+    sim.run_until("the end", |sim| sim.ready());
+    // The first one tracks the ConfigMap.
+    let records: Vec<_> = sim.status.history.iter().skip(1).collect();
+    let why = |record: &ReleaseRecord| {
+        let why = record.message.clone().unwrap_or_default();
+        (
+            why.split(';').next().unwrap().to_owned(),
+            record.requested_by.clone(),
+        )
+    };
+    let joe = Some("joe".to_owned());
+    assert_eq!(
+        records.into_iter().map(why).collect::<Vec<_>>(),
+        [
+            (
+                "configmap settings has newer contents".to_owned(),
+                joe.clone()
+            ),
+            ("the plan has newer content".to_owned(), None),
+            (String::new(), joe),
+        ]
+    );
 }
 
 #[test]

@@ -245,6 +245,11 @@ fn contents_edited_in_mid_release_take_its_place() {
         sim.results(),
         [ReleaseResult::Superseded, ReleaseResult::Succeeded]
     );
+    let why = sim.status.history[0].message.as_deref().unwrap();
+    assert!(
+        why.starts_with("configmap settings has newer contents; "),
+        "{why}"
+    );
 }
 
 #[test]

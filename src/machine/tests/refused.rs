@@ -284,6 +284,8 @@ fn a_followed_component_that_changes_again_in_mid_release_is_judged_anew() {
         sim.results(),
         [ReleaseResult::Superseded, ReleaseResult::Succeeded]
     );
+    let why = sim.status.history[0].message.as_deref().unwrap();
+    assert!(why.starts_with("somebody changed cart; "), "{why}");
     assert_eq!(
         sim.journal,
         [],

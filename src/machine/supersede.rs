@@ -1,0 +1,136 @@
+//! Newer content in the middle of a release: whether there is any, and the end of
+//! the release that it takes the place of.
+//!
+//! What the newer content becomes is for the next stage to find out.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{
+    commands, contents,
+    context::{Context, View},
+    records::record,
+    report, snapshots,
+};
+use crate::{
+    api::{Reason, ReleaseKind, ReleaseResult, Stage},
+    fields::canon,
+    plan::Plan,
+    revision::{Frozen, Revision},
+};
+
+/// Whether the plan asks for its stable content again.
+pub(super) fn is_revert(ctx: &Context<'_>, plan: &Plan) -> bool {
+    ctx.stable()
+        .is_some_and(|stable| stable.data.spec == plan.content())
+}
+
+/// Ends the release in progress if newer content takes its place; true if so.
+pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
+    let undo = ctx.release().is_some_and(|release| release.undo.is_some());
+    let edited = is_edited(ctx, plan, target, undo);
+    let changed = changed(ctx, target, undo);
+    if !edited && changed.is_empty() {
+        return false;
+    }
+    let maps = maps(ctx, target);
+    // A plan with other contents alone is another one, too.
+    let by_plan = edited && maps.is_empty();
+    let templates = changed.into_iter().filter(|(_, template)| *template);
+    let templates: Vec<String> = templates.map(|(name, _)| name).collect();
+    let mut what = Vec::new();
+    if by_plan {
+        what.push("the plan has newer content".to_owned());
+    }
+    if !maps.is_empty() {
+        what.push(format!("configmap {} has newer contents", maps.join(", ")));
+    }
+    if !templates.is_empty() {
+        what.push(format!("somebody changed {}", templates.join(", ")));
+    }
+    let what = what.join(" and ");
+    // Who changed the plan did not ask for what others changed.
+    let editor = ctx.input.world.plan.requested_by.clone();
+    let requested_by = editor.filter(|_| by_plan);
+    let text = format!(
+        "{what}; the release of {} ends here and what is wanted now takes its place",
+        target.name
+    );
+    if undo {
+        commands::lift_hold(ctx);
+    }
+    commands::overtaken(ctx);
+    record(ctx, ReleaseResult::Superseded, Some(text.clone()));
+    ctx.tell(false, Reason::Superseded, &text);
+    let now = ctx.micros();
+    if let Some(release) = ctx.status.release.as_mut() {
+        release.number += 1;
+        release.stage = Stage::Settle;
+        release.started_at = now.clone();
+        release.stage_since = now;
+        release.requested_by = requested_by;
+        release.undo = None;
+        release.retried = false;
+        if undo {
+            release.kind = ReleaseKind::Content;
+        }
+    }
+    ctx.status.target_revision = None;
+    ctx.status.step = Some("Settle".to_owned());
+    ctx.wake_in(Duration::from_secs(1));
+    report::progressing(ctx, Reason::Settling, &text);
+    true
+}
+
+/// Whether the plan, or a ConfigMap that a template of it names, asks for
+/// something else.
+fn is_edited(ctx: &Context<'_>, plan: &Plan, target: &Revision, undo: bool) -> bool {
+    let spec = if ctx.spec_refused(plan) && undo {
+        // The content of the plan is held while its place is taken.
+        Some(target.data.spec.clone())
+    } else if ctx.spec_refused(plan) {
+        ctx.stable().map(|stable| stable.data.spec.clone())
+    } else {
+        Some(plan.content().to_owned())
+    };
+    // Another set of components waits for the end of the release,
+    // as does one whose contents are not known.
+    spec.as_ref() != Some(&target.data.spec)
+        && !ctx.set_changed(plan)
+        && snapshots::is_resolved(ctx)
+}
+
+/// The followed components with another template than the target's: one that
+/// nobody knows, or the stable one again. With each, whether more than the
+/// contents of its ConfigMaps is other.
+fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, bool)> {
+    let stable = ctx.stable();
+    let differs = |view: &View<'_>| {
+        let workload = view.observed.workload.as_ref()?;
+        let frozen = target.data.of(&view.scope.target)?;
+        if !ctx.touched(&view.scope.target).is_empty() {
+            return None;
+        }
+        let known = stable.and_then(|stable| stable.data.of(&view.scope.target));
+        let now = contents::now(ctx, view.scope, workload);
+        let same = |frozen: &Frozen| canon::equal(&frozen.template, &now);
+        let back = known.is_some_and(same);
+        let (plain, then) = (contents::plain(&now), contents::plain(&frozen.template));
+        let template = !canon::equal(&plain, &then);
+        (!same(frozen) && !(back && undo)).then(|| (view.scope.name.clone(), template))
+    };
+    ctx.components().filter_map(|view| differs(&view)).collect()
+}
+
+/// The ConfigMaps that hold something else than the target was made with.
+fn maps(ctx: &Context<'_>, target: &Revision) -> Vec<String> {
+    let frozen = target.data.components.iter();
+    let then: Vec<_> = frozen.flat_map(|frozen| &frozen.config_maps).collect();
+    let scopes = ctx.scope.iter().filter(|scope| !scope.leaving);
+    let now = scopes.flat_map(|scope| &scope.tracked);
+    let newer = now.filter(|now| {
+        let mut then = then.iter().filter(|then| then.name == now.name);
+        then.any(|then| then.digest != now.digest)
+    });
+    let names: BTreeSet<String> = newer.map(|tracked| tracked.name.clone()).collect();
+    names.into_iter().collect()
+}
