@@ -14,7 +14,16 @@ use belay::{
 use clap::CommandFactory as _;
 use serde_json::Value;
 
-const DOCUMENTS: [&str; 3] = ["README.md", "CONTRIBUTING.md", "certs/README.md"];
+const DOCUMENTS: [&str; 8] = [
+    "README.md",
+    "docs/plan.md",
+    "docs/status.md",
+    "docs/commands.md",
+    "docs/gitops.md",
+    "docs/operating.md",
+    "CONTRIBUTING.md",
+    "certs/README.md",
+];
 
 fn read(file: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
@@ -25,17 +34,25 @@ fn schema() -> Value {
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].clone()
 }
 
-/// Text of the README from a heading to the next one.
-fn section<'a>(readme: &'a str, heading: &str) -> &'a str {
-    let (_, rest) = readme.split_once(&format!("\n{heading}\n")).unwrap();
-    rest.split("\n#").next().unwrap()
+/// All documents for people, one after the other.
+fn all() -> String {
+    DOCUMENTS.map(read).join("\n")
+}
+
+/// Text of the documents from a heading, which stands there once, to the next
+/// one.
+fn section(heading: &str) -> String {
+    let all = all();
+    let parts: Vec<&str> = all.split(&format!("\n{heading}\n")).collect();
+    assert_eq!(parts.len(), 2, "{heading} is there once");
+    parts[1].split("\n#").next().unwrap().to_owned()
 }
 
 /// Names without a row of their own in the tables under a heading: one whose
 /// first cell holds the name as code.
 fn without_row(heading: &str, names: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
-    let readme = read("README.md");
-    let cells: Vec<&str> = section(&readme, heading)
+    let text = section(heading);
+    let cells: Vec<&str> = text
         .lines()
         .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
         .collect();
@@ -59,19 +76,19 @@ fn every_reason_and_condition_is_explained() {
         ConditionType::RollbackInProgress,
         ConditionType::Stable,
     ];
-    let missing = without_row("### Conditions", types.map(ConditionType::as_str));
+    let missing = without_row("## Conditions", types.map(ConditionType::as_str));
     assert_eq!(missing, [""; 0], "conditions without a row");
     let names = Reason::ALL.iter().map(|reason| reason.as_str());
-    let missing = without_row("### Reasons", names);
+    let missing = without_row("## Reasons", names);
     assert_eq!(missing, [""; 0], "reasons without a row");
 }
 
-/// What the README shows of tracked ConfigMaps is what the command prints.
+/// What is shown of tracked ConfigMaps is what the command prints.
 #[test]
 fn the_status_of_config_maps_is_shown_as_it_is() {
     let golden = include_str!("../src/cli/status/golden/configuration_80.txt");
     let (_, components) = golden.split_once("STATE\n").unwrap();
-    assert!(read("README.md").contains(components), "{components}");
+    assert!(all().contains(components), "{components}");
 }
 
 #[test]
@@ -79,8 +96,8 @@ fn every_phase_and_cause_is_explained() {
     let status = &schema()["status"]["properties"];
     let causes = &status["refused"]["items"]["properties"]["cause"]["enum"];
     for (heading, list) in [
-        ("### Phases", &status["phase"]["enum"]),
-        ("### Causes of a rollback", causes),
+        ("## Phases", &status["phase"]["enum"]),
+        ("## Causes of a rollback", causes),
     ] {
         let names: Vec<&str> = list
             .as_array()
@@ -148,11 +165,11 @@ fn every_field_of_the_spec_is_explained_with_its_default() {
     fields("", &schema()["spec"], &mut found);
     assert!(found.len() > 20, "{found:?}");
     assert_eq!(
-        without_row("### Fields of `spec`", found.iter().map(|(path, _)| path)),
+        without_row("## Fields of `spec`", found.iter().map(|(path, _)| path)),
         [""; 0],
         "fields without a row"
     );
-    let readme = read("README.md");
+    let table = section("## Fields of `spec`");
     for (path, default) in &found {
         let text = match default {
             Value::Null => continue,
@@ -160,7 +177,7 @@ fn every_field_of_the_spec_is_explained_with_its_default() {
             other => other.to_string(),
         };
         let row = format!("| `{path}` | `{text}` |");
-        assert!(readme.contains(&row), "no row begins {row}");
+        assert!(table.contains(&row), "no row begins {row}");
     }
 }
 
@@ -210,7 +227,7 @@ fn every_flag_is_explained() {
         .filter_map(|argument| Some(format!("--{}", argument.get_long()?)))
         .collect();
     assert!(flags.len() > 5, "{flags:?}");
-    let missing = without_row("## Installing in a cluster", flags);
+    let missing = without_row("## Settings", flags);
     assert_eq!(missing, [""; 0], "flags without a row");
 }
 
@@ -219,10 +236,10 @@ fn every_command_and_exit_code_is_explained() {
     let cli = Cli::command();
     let commands = cli.get_subcommands().map(clap::Command::get_name);
     let people = commands.filter(|name| !["run", "crd"].contains(name));
-    let missing = without_row("## Commands", people);
+    let missing = without_row("# Commands", people);
     assert_eq!(missing, [""; 0], "commands without a row");
     let codes = Exit::ALL.map(|exit| exit.code().to_string());
-    let missing = without_row("### Exit codes", codes);
+    let missing = without_row("## Exit codes", codes);
     assert_eq!(missing, [""; 0], "exit codes without a row");
 }
 
@@ -270,12 +287,12 @@ fn blocks(text: &str, language: &str) -> Vec<String> {
 
 #[test]
 fn every_example_of_a_plan_is_valid() {
-    let readme = read("README.md");
+    let text = all();
     // The plan of the tour stands in a shell command.
-    let tour = readme.split("<<'END'\n").nth(1).unwrap();
+    let tour = text.split("<<'END'\n").nth(1).unwrap();
     let tour = tour.split("\nEND\n").next().unwrap().to_owned();
     let mut plans = 0;
-    for text in blocks(&readme, "yaml").into_iter().chain([tour]) {
+    for text in blocks(&text, "yaml").into_iter().chain([tour]) {
         let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
         for document in documents.iter().filter(|d| d["kind"] == "ReleasePlan") {
             assert_eq!(document["apiVersion"], "belay.dev/v1alpha1");
@@ -331,7 +348,9 @@ fn links_between_documents_lead_somewhere() {
 #[test]
 fn files_that_are_named_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let roots = ["src/", "tests/", "testenv/", "deploy/", "crds/", "certs/"];
+    let roots = [
+        "src/", "tests/", "testenv/", "deploy/", "crds/", "certs/", "docs/",
+    ];
     for document in DOCUMENTS {
         let text = read(document);
         for code in text.split('`').skip(1).step_by(2) {
