@@ -1,70 +1,14 @@
-//! The documents say what the code does, as far as a program can tell: names
-//! are complete, examples are valid, defaults are right, links lead somewhere.
-
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
-use std::{fs, path::Path};
+//! Everything that users can meet has a row of its own somewhere.
 
 use belay::{
-    api::{ConditionType, Reason, crd},
+    api::{ConditionType, Reason},
     cli::Exit,
     config::Cli,
-    plan::Plan,
 };
 use clap::CommandFactory as _;
 use serde_json::Value;
 
-const DOCUMENTS: [&str; 8] = [
-    "README.md",
-    "docs/plan.md",
-    "docs/status.md",
-    "docs/commands.md",
-    "docs/gitops.md",
-    "docs/operating.md",
-    "CONTRIBUTING.md",
-    "certs/README.md",
-];
-
-fn read(file: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
-}
-
-fn schema() -> Value {
-    let crd = serde_json::to_value(crd()).unwrap();
-    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].clone()
-}
-
-/// All documents for people, one after the other.
-fn all() -> String {
-    DOCUMENTS.map(read).join("\n")
-}
-
-/// Text of the documents from a heading, which stands there once, to the next
-/// one.
-fn section(heading: &str) -> String {
-    let all = all();
-    let parts: Vec<&str> = all.split(&format!("\n{heading}\n")).collect();
-    assert_eq!(parts.len(), 2, "{heading} is there once");
-    parts[1].split("\n#").next().unwrap().to_owned()
-}
-
-/// Names without a row of their own in the tables under a heading: one whose
-/// first cell holds the name as code.
-fn without_row(heading: &str, names: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
-    let text = section(heading);
-    let cells: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
-        .collect();
-    names
-        .into_iter()
-        .map(|name| name.as_ref().to_owned())
-        .filter(|name| {
-            let code = format!("`{name}`");
-            !cells.iter().any(|cell| cell.contains(&code))
-        })
-        .collect()
-}
+use super::{all, read, schema, section, without_row};
 
 #[test]
 fn every_reason_and_condition_is_explained() {
@@ -86,7 +30,7 @@ fn every_reason_and_condition_is_explained() {
 /// What is shown of tracked ConfigMaps is what the command prints.
 #[test]
 fn the_status_of_config_maps_is_shown_as_it_is() {
-    let golden = include_str!("../src/cli/status/golden/configuration_80.txt");
+    let golden = include_str!("../../src/cli/status/golden/configuration_80.txt");
     let (_, components) = golden.split_once("STATE\n").unwrap();
     assert!(all().contains(components), "{components}");
 }
@@ -115,7 +59,7 @@ fn every_phase_and_cause_is_explained() {
 /// rendered.
 #[test]
 fn every_metric_is_explained() {
-    let source = include_str!("../src/metrics.rs");
+    let source = include_str!("../../src/metrics.rs");
     let names: Vec<String> = source
         .split("registry.register")
         .skip(1)
@@ -241,125 +185,6 @@ fn every_command_and_exit_code_is_explained() {
     let codes = Exit::ALL.map(|exit| exit.code().to_string());
     let missing = without_row("## Exit codes", codes);
     assert_eq!(missing, [""; 0], "exit codes without a row");
-}
-
-/// Every line that calls a command is one that the program understands.
-#[test]
-fn commands_in_examples_can_be_parsed() {
-    let mut lines = 0;
-    for document in DOCUMENTS {
-        for line in read(document).lines() {
-            // Of a pipe, the part that is ours.
-            let line = line.trim().trim_start_matches("$ ");
-            let call = line.split(" | ").find(|part| part.starts_with("belay "));
-            let Some(call) = call.filter(|_| !line.starts_with('|')) else {
-                continue;
-            };
-            let call = call.split(" #").next().unwrap().split(" >").next().unwrap();
-            let words = call.split_whitespace();
-            if let Err(error) = Cli::command().try_get_matches_from(words) {
-                panic!("{document}: {call}\n{error}");
-            }
-            lines += 1;
-        }
-    }
-    assert!(lines >= 4, "{lines} lines were found");
-}
-
-/// Fenced blocks of a language.
-fn blocks(text: &str, language: &str) -> Vec<String> {
-    let fence = format!("```{language}");
-    let mut blocks = Vec::new();
-    let mut open: Option<String> = None;
-    for line in text.lines() {
-        match &mut open {
-            None if line.trim() == fence => open = Some(String::new()),
-            None => {}
-            Some(_) if line.trim() == "```" => blocks.extend(open.take()),
-            Some(block) => {
-                block.push_str(line);
-                block.push('\n');
-            }
-        }
-    }
-    blocks
-}
-
-#[test]
-fn every_example_of_a_plan_is_valid() {
-    let text = all();
-    // The plan of the tour stands in a shell command.
-    let tour = text.split("<<'END'\n").nth(1).unwrap();
-    let tour = tour.split("\nEND\n").next().unwrap().to_owned();
-    let mut plans = 0;
-    for text in blocks(&text, "yaml").into_iter().chain([tour]) {
-        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
-        for document in documents.iter().filter(|d| d["kind"] == "ReleasePlan") {
-            assert_eq!(document["apiVersion"], "belay.dev/v1alpha1");
-            if let Err(violations) = Plan::parse(&document["spec"]) {
-                panic!("{violations}\n{text}");
-            }
-            plans += 1;
-        }
-    }
-    assert!(plans >= 3, "{plans} plans were found");
-}
-
-/// The anchor of a heading, as repositories are shown on the web.
-fn anchor(heading: &str) -> String {
-    heading
-        .trim_start_matches('#')
-        .trim()
-        .to_lowercase()
-        .chars()
-        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
-        .map(|c| if c == ' ' { '-' } else { c })
-        .collect()
-}
-
-#[test]
-fn links_between_documents_lead_somewhere() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut links = 0;
-    for document in DOCUMENTS {
-        let text = read(document);
-        for link in text.split("](").skip(1) {
-            let link = link.split(')').next().unwrap();
-            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
-            let path = match file {
-                "" => root.join(document),
-                file => root.join(document).parent().unwrap().join(file),
-            };
-            assert!(path.exists(), "{document}: {link}");
-            if !heading.is_empty() {
-                let target = fs::read_to_string(&path).unwrap();
-                let found = target
-                    .lines()
-                    .any(|line| line.starts_with('#') && anchor(line) == heading);
-                assert!(found, "{document}: {link}");
-            }
-            links += 1;
-        }
-    }
-    assert!(links > 5, "{links} links were found");
-}
-
-/// What contributors are told to open is there.
-#[test]
-fn files_that_are_named_exist() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let roots = [
-        "src/", "tests/", "testenv/", "deploy/", "crds/", "certs/", "docs/",
-    ];
-    for document in DOCUMENTS {
-        let text = read(document);
-        for code in text.split('`').skip(1).step_by(2) {
-            let is_path = roots.iter().any(|root| code.starts_with(root));
-            if is_path && !code.contains(['*', ' ']) {
-                assert!(root.join(code).exists(), "{document} names {code}");
-            }
-        }
-    }
 }
 
 #[test]
