@@ -201,3 +201,87 @@ fn tags_of_the_local_cluster_are_explained() {
     let missing = without_row("## A two-minute tour", names);
     assert_eq!(missing, [""; 0], "tags without a row");
 }
+
+/// Lines of a source file from the one that holds `from` to the one that is `to`.
+fn lines_between<'a>(source: &'a str, from: &str, to: &str) -> Vec<&'a str> {
+    let lines = source.lines().skip_while(|line| !line.contains(from));
+    lines
+        .skip(1)
+        .take_while(|line| *line != to)
+        .map(str::trim)
+        .collect()
+}
+
+/// The enum is not for other crates, so its names come from the source.
+#[test]
+fn every_result_of_wait_is_explained_with_the_reasons_that_mean_it() {
+    let source = include_str!("../../src/cli/wait/verdict.rs");
+    let outcomes: Vec<&str> = lines_between(source, "enum Outcome", "}")
+        .into_iter()
+        .filter_map(|line| line.strip_suffix(','))
+        .collect();
+    assert!(outcomes.len() > 5, "{outcomes:?}");
+    let missing = without_row("## In a pipeline", outcomes.iter().chain(&["Timeout"]));
+    assert_eq!(missing, [""; 0], "results without a row");
+    let text = section("## In a pipeline");
+    let arms = lines_between(source, "fn outcome(", "}").join(" ");
+    let words = arms.split(|c: char| !c.is_alphanumeric() && c != ':');
+    let (mut reasons, mut told) = (Vec::new(), 0);
+    for word in words {
+        if let Some(reason) = word.strip_prefix("Reason::") {
+            reasons.push(reason);
+        } else if let Some(outcome) = word.strip_prefix("Outcome::") {
+            let start = format!("| `{outcome}` |");
+            let row = text.lines().find(|line| line.starts_with(&start));
+            let row = row.unwrap_or_else(|| panic!("no row {start}"));
+            for reason in reasons.drain(..) {
+                assert!(row.contains(&format!("`{reason}`")), "{reason}: {row}");
+                told += 1;
+            }
+        } else if word == "None" {
+            reasons.clear();
+        }
+    }
+    assert!(told > 10, "{told} reasons were found");
+}
+
+#[test]
+fn what_a_pipeline_reads_is_explained() {
+    let source = include_str!("../../src/cli/wait/mod.rs");
+    let line = source.split("\"result={word} ").nth(1).unwrap();
+    let line = line.split('"').next().unwrap();
+    let fields: Vec<&str> = line
+        .split(' ')
+        .filter_map(|field| field.split('=').next())
+        .collect();
+    assert!(fields.len() > 4, "{fields:?}");
+    let missing = without_row("## In a pipeline", fields.iter().chain(&["result"]));
+    assert_eq!(missing, [""; 0], "fields without a row");
+    assert!(section("## In a pipeline").contains("`Unseen`"));
+}
+
+#[test]
+fn what_history_and_events_call_things_is_explained() {
+    let status = &schema()["status"]["properties"];
+    let record = &status["history"]["items"]["properties"];
+    for field in ["kind", "result"] {
+        let names = record[field]["enum"].as_array().unwrap();
+        let names = names.iter().filter_map(Value::as_str);
+        let missing = without_row("## Looking back", names);
+        assert_eq!(missing, [""; 0], "{field} without a row");
+    }
+    let history = include_str!("../../src/cli/history.rs");
+    for word in ["under way", "failing"] {
+        assert!(history.contains(&format!("=> \"{word}\"")), "{word}");
+        assert_eq!(without_row("## Looking back", [word]), [""; 0]);
+    }
+    let events = include_str!("../../src/cli/events.rs");
+    let types = lines_between(events, "let (style, type_)", "        };");
+    let types: Vec<&str> = types
+        .iter()
+        .filter_map(|line| line.split('"').nth(1))
+        .collect();
+    assert!(types.len() > 3, "{types:?}");
+    let missing = without_row("## Looking back", types);
+    assert_eq!(missing, [""; 0], "types without a row");
+}
