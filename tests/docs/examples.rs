@@ -73,7 +73,7 @@ fn sessions(text: &str) -> Vec<(String, String)> {
                     answer.push_str(line);
                     answer.push('\n');
                 }
-                (None, None) => panic!("an answer to nothing: {line}"),
+                (None, None) => unreachable!("an answer to nothing: {line}"),
             }
         }
     }
