@@ -64,3 +64,19 @@ fn files_that_are_named_exist() {
         }
     }
 }
+
+/// A page that nobody is sent to is not read, and one that is not in the list is
+/// held to nothing.
+#[test]
+fn every_page_is_in_the_list_and_linked_from_the_readme() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = read("README.md");
+    let mut pages = 0;
+    for entry in fs::read_dir(root.join("docs")).unwrap() {
+        let page = format!("docs/{}", entry.unwrap().file_name().to_str().unwrap());
+        assert!(DOCUMENTS.contains(&page.as_str()), "{page}");
+        assert!(readme.contains(&format!("]({page}")), "{page}");
+        pages += 1;
+    }
+    assert!(pages > 3, "{pages} pages were found");
+}
