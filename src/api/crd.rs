@@ -2,7 +2,7 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::ReleasePlan;
 
@@ -18,17 +18,29 @@ pub fn crd() -> CustomResourceDefinition {
         // not default a nullable field that is null, so none of ours is.
         if let Ok(Value::Object(mut tree)) = serde_json::to_value(&*schema) {
             tree.values_mut().for_each(tidy);
-            // What is not known of a status is absent, not defaulted.
+            // What is not known of a status is absent, not defaulted, but for
+            // that it is not known.
             let status = tree
                 .values_mut()
                 .find_map(|root| root.pointer_mut("/properties/status"));
-            status.into_iter().for_each(undefault);
+            if let Some(status) = status {
+                undefault(status);
+                mark_unseen(status);
+            }
             if let Ok(tidied) = serde_json::from_value(Value::Object(tree)) {
                 *schema = tidied;
             }
         }
     }
     crd
+}
+
+/// Lets a plan that the operator has not seen say so. Users of kstatus compare
+/// this number with the generation, and take a plan without it for finished.
+fn mark_unseen(status: &mut Value) {
+    if let Value::Object(fields) = status {
+        fields.insert("default".into(), json!({"observedGeneration": -1}));
+    }
 }
 
 /// Takes the defaults out of a schema.

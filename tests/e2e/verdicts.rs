@@ -3,7 +3,7 @@
 
 use belay::api::{Reason, ReleasePlanStatus};
 
-use crate::support::{Scene, holds, message, plan};
+use crate::support::{Scene, following, holds, message, plan};
 
 /// What a person sees, and that nothing of it contradicts itself.
 async fn seen(scene: &Scene, status: &ReleasePlanStatus, reason: Reason, wanted: &[&str]) {
@@ -172,4 +172,17 @@ async fn ux_01_a_container_that_disappeared_is_named_and_nothing_is_added() {
     )
     .await;
     assert_eq!(scene.writes_to_deployments().await.len(), 0);
+}
+
+/// Users of kstatus, such as Flux, compare this number with the generation, and
+/// take a plan without it for finished.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_plan_does_not_look_finished_before_it_is_looked_at() {
+    let scene = Scene::new("verdicts-new").await;
+    let observed = ["-o", "jsonpath={.status.observedGeneration}"];
+    let manifest = following("shop", &["web"], "");
+    let created = scene.try_apply(&manifest, &observed).await;
+    assert_eq!(created.stdout, "-1", "{created:?}");
+    let status = scene.because("shop", Reason::TargetsMissing).await;
+    assert_eq!(status.observed_generation, Some(1));
 }
