@@ -15,7 +15,9 @@ use super::{
     ways,
 };
 use crate::{
-    api::{Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseResult, Stage},
+    api::{
+        Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseKind, ReleaseResult, Stage,
+    },
     fields::{canon, put_back},
     plan::{Plan, Target, missing_containers},
     revision::{Frozen, Revision},
@@ -435,6 +437,15 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     }
     record(ctx, ReleaseResult::Succeeded, None);
     unproven(ctx, target);
+    if ctx
+        .release()
+        .is_some_and(|r| r.kind == ReleaseKind::Content)
+    {
+        // What an undo held was to stay away until something else was asked
+        // for; whoever asks for it from here on means it.
+        let refused = &mut ctx.status.refused;
+        refused.retain(|refused| refused.cause != Cause::Undone);
+    }
     ctx.status.stable_revision = Some(target.name.clone());
     ctx.status.target_revision = None;
     ctx.status.release = None;

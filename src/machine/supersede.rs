@@ -113,10 +113,10 @@ fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, boo
         let known = stable.and_then(|stable| stable.data.of(&view.scope.target));
         let now = contents::now(ctx, view.scope, workload);
         let same = |frozen: &Frozen| canon::equal(&frozen.template, &now);
-        let back = known.is_some_and(same);
+        let known = same(frozen) || (undo && known.is_some_and(same));
         let (plain, then) = (contents::plain(&now), contents::plain(&frozen.template));
         let template = !canon::equal(&plain, &then);
-        (!same(frozen) && !(back && undo)).then(|| (view.scope.name.clone(), template))
+        (!known).then(|| (view.scope.name.clone(), template))
     };
     ctx.components().filter_map(|view| differs(&view)).collect()
 }

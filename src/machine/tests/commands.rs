@@ -216,6 +216,36 @@ fn an_undo_brings_an_earlier_revision_back_and_holds_the_content() {
     assert_eq!(other.image("cart"), "cart:4");
 }
 
+/// What an undo took away stays away until something else was released: from
+/// then on whoever applies it means it.
+#[test]
+fn what_an_undo_took_away_can_come_after_other_content() {
+    let followed = json!({"components": [followed("cart")]});
+    let followed = Sim::settled(followed, &[("cart", "cart:1")]);
+    let templated = Sim::settled(templated(&[("cart", "cart:1")]), &[("cart", "cart:1")]);
+    for (mut sim, follows) in [(templated, false), (followed, true)] {
+        let set = |sim: &mut Sim, image: &str| {
+            if follows {
+                sim.deployment("cart").set_image(image);
+                sim.dirty = true;
+            } else {
+                sim.want("cart", image);
+            }
+        };
+        let first = sim.status.stable_revision.clone().unwrap();
+        set(&mut sim, "cart:2");
+        sim.run_to_the_end();
+        undo(&mut sim, &first);
+        sim.run_to_the_end();
+        assert_eq!(sim.image("cart"), "cart:1");
+        for image in ["cart:3", "cart:2"] {
+            set(&mut sim, image);
+            sim.run(60);
+            assert_eq!((sim.image("cart"), sim.ready()), (image, true));
+        }
+    }
+}
+
 #[test]
 fn an_undo_reaches_what_was_live_before_the_plan() {
     let mut sim = pair();
