@@ -96,6 +96,9 @@ struct Changed {
 pub(super) async fn run(args: &HistoryArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
     let session = call.connect().await?;
     let plans = session.plans(&args.plans).await?;
+    if plans.is_empty() {
+        session.found_none(&args.plans, &mut call.streams).await?;
+    }
     let untold = plans.iter().filter(|plan| needs_revisions(plan));
     let untold: Vec<&StoredPlan> = untold.collect();
     let mut revisions = HashMap::new();

@@ -160,6 +160,7 @@ async fn version(client: &Client) -> Result<String, CliError> {
         Ok(Err(error)) => Err(CliError::api(doing, error)),
         Err(_) => Err(CliError::NoCluster {
             reason: Silence::Late.to_string(),
+            contexts: Vec::new(),
         }),
     }
 }

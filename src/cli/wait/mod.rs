@@ -164,6 +164,7 @@ pub(super) async fn run(args: &WaitArgs, call: &mut Invocation<'_>) -> Result<Ex
         }
     };
     if waited.is_empty() && targets.is_empty() {
+        session.found_none(&args.plans, &mut call.streams).await?;
         return Err(CliError::usage(
             "there is no plan to wait for",
             "belay wait NAME",
