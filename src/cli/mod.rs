@@ -83,7 +83,8 @@ Examples:
   belay diff shop --paths   # one line for each field
 
 Exit codes: 0 nothing would change, 1 something would, 2 it cannot be told.
-The API server is asked by a dry run, which needs patch on the Deployments.")]
+The API server is asked by a dry run, which needs patch on the Deployments, and
+list to find them.")]
     Diff(With<diff::DiffArgs>),
     /// Wait until a release has ended, and tell how.
     #[command(after_help = "\
