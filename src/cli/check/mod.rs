@@ -10,6 +10,7 @@
 //! own rights are asked for by SelfSubjectAccessReview, which everybody may.
 
 mod admission;
+mod cures;
 mod facts;
 mod gather;
 mod judge;
