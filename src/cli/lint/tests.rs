@@ -121,6 +121,31 @@ fn over_what_holds_no_plan_or_was_not_read_there_is_no_verdict() {
 }
 
 #[test]
+fn a_key_that_yaml_reads_as_something_else_is_named_as_it_is_written() {
+    let text = "\
+apiVersion: belay.dev/v1alpha1
+kind: ReleasePlan
+metadata:
+  name: shop
+  labels: {y: 1, 5: [], 'n': 2}
+  annotations: {on: a, yes: b}
+spec:
+  components: [{workload: {kind: Deployment, name: cart}}]
+";
+    assert_eq!(
+        faults(text),
+        [
+            "5:15 metadata.labels[y]: Invalid value: must be a string; quote it: \"1\"; \
+             the key y is read as true, quote it: \"y\"",
+            "5:21 metadata.labels[5]: Invalid value: must be a string",
+            "5:30 metadata.labels[n]: Invalid value: must be a string; quote it: \"2\"",
+            "6:24 : the key \"true\" stands twice here, and all but the last are passed over; \
+             yes is read so, quote it: \"yes\"",
+        ]
+    );
+}
+
+#[test]
 fn lists_and_json_are_looked_into() {
     let text = "{\n\t\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [\n\t\t{\"apiVersion\": \"v1\", \"kind\": \"Secret\"},\n\t\t{\"apiVersion\": \"belay.dev/v1alpha1\", \"kind\": \"ReleasePlan\",\n\t\t \"metadata\": {\"name\": \"a\"}, \"spec\": {\"components\": []}}]}";
     assert_eq!(
