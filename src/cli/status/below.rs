@@ -137,9 +137,10 @@ fn fail_fast(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentVi
     };
 }
 
-/// How the worst component is.
+/// How the worst component is. That one may not be read says nothing of it.
 fn worst(components: &[ComponentView]) -> Health {
-    let has = |health| components.iter().any(|c| c.health == health);
+    let known = |c: &&ComponentView| c.health == Health::Failed || c.deployment.is_some();
+    let has = |health| components.iter().filter(known).any(|c| c.health == health);
     let order = [Health::Failed, Health::Held, Health::Working];
     let mut order = order.into_iter();
     order.find(|health| has(*health)).unwrap_or(Health::Ok)

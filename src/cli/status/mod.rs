@@ -15,7 +15,7 @@ mod model;
 mod objects;
 pub(super) mod pods;
 pub(super) mod render;
-mod said;
+pub(super) mod said;
 mod screen;
 pub(super) mod text;
 mod tree;

@@ -15,7 +15,7 @@ const END: &str = " ;";
 const BREAKS: [&str; 3] = [". ", "; ", ", or "];
 
 /// A message without the commands that one of `ways` gives as well.
-pub(super) fn once(message: &str, ways: &[Way]) -> String {
+pub(in crate::cli) fn once(message: &str, ways: &[Way]) -> String {
     let known: Vec<BTreeSet<String>> = ways
         .iter()
         .filter_map(|way| effect(way.command.as_deref()?))

@@ -286,6 +286,15 @@ fn the_top_line_and_the_marks_below_agree() {
     assert_eq!(health, Health::Working);
 }
 
+#[test]
+fn what_may_not_be_read_makes_a_plan_no_worse() {
+    let mut cluster = resting(true, "Released", &[("web:1", 2, 2)], false);
+    cluster.deployments.clear();
+    cluster.unread.push("deployments are not shown".to_owned());
+    let text = shown(&cluster, 80);
+    assert!(text.starts_with("✓ shop  Released and healthy"), "{text}");
+}
+
 /// Whatever else of a release goes on meanwhile.
 #[test]
 fn what_waits_for_a_person_is_marked_so() {
