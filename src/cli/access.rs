@@ -12,7 +12,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-use super::{COMMON, CliError, terminal::Color};
+use super::{COMMON, CliError, names, terminal::Color};
 
 /// The name under which the API server's audit log has these calls.
 const AGENT: HeaderValue =
@@ -22,7 +22,7 @@ const AGENT: HeaderValue =
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Namespace [default: that of the context].
-    #[arg(short, long, value_name = "NAME", help_heading = COMMON)]
+    #[arg(short, long, value_name = "NAME", help_heading = COMMON, value_parser = names::namespace)]
     #[arg(add = super::completion::namespaces())]
     pub namespace: Option<String>,
 
@@ -113,6 +113,9 @@ impl Access {
         let named = self.namespace.clone().filter(|name| !name.is_empty());
         let chosen = named.is_some();
         let namespace = named.unwrap_or_else(|| config.default_namespace.clone());
+        names::namespace(&namespace).map_err(|fault| {
+            no_cluster(format!("namespace {namespace:?} of the context: {fault}"))
+        })?;
         let client = Client::try_from(config).map_err(no_cluster)?;
         Ok(Session {
             client,
@@ -133,16 +136,26 @@ impl Access {
                 let in_pod = (self.kubeconfig.is_none() && self.context.is_none())
                     .then(|| Config::incluster().ok())
                     .flatten();
-                return in_pod.ok_or_else(|| no_cluster(Error(error)));
+                return in_pod.ok_or_else(|| no_cluster(told(&error)));
             }
         };
         let options = KubeConfigOptions {
-            context: self.context.clone(),
+            // As kubectl takes an empty one.
+            context: self.context.clone().filter(|name| !name.is_empty()),
             ..KubeConfigOptions::default()
         };
+        let contexts: Vec<String> = file.contexts.iter().map(|c| c.name.clone()).collect();
         Config::from_custom_kubeconfig(file, &options)
             .await
-            .map_err(|error| no_cluster(Error(error)))
+            .map_err(|error| CliError::NoCluster {
+                reason: told(&error),
+                contexts: match error {
+                    KubeconfigError::CurrentContextNotSet | KubeconfigError::LoadContext(_) => {
+                        contexts
+                    }
+                    _ => Vec::new(),
+                },
+            })
     }
 }
 
@@ -158,26 +171,37 @@ pub(super) fn quoted(word: &str) -> String {
 fn no_cluster(error: impl std::fmt::Display) -> CliError {
     CliError::NoCluster {
         reason: error.to_string(),
+        contexts: Vec::new(),
     }
 }
 
-/// A kubeconfig error with what lies below it, which its own text leaves out.
-struct Error(KubeconfigError);
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)?;
-        let text = self.0.to_string();
-        let mut below = std::error::Error::source(&self.0);
-        while let Some(error) = below {
-            let more = error.to_string();
-            if !text.contains(&more) {
-                write!(f, ": {more}")?;
-            }
-            below = error.source();
+/// A kubeconfig error in words for people, with what lies below it, which its own
+/// text may leave out.
+fn told(error: &KubeconfigError) -> String {
+    let mut text = match error {
+        KubeconfigError::FindPath => "no kubeconfig: there is no home directory".to_owned(),
+        KubeconfigError::ReadConfig(reason, path) => {
+            format!("cannot read the kubeconfig {}: {reason}", path.display())
         }
-        Ok(())
+        KubeconfigError::CurrentContextNotSet => "the kubeconfig has no current context".to_owned(),
+        KubeconfigError::LoadContext(name) if name.is_empty() => {
+            "the kubeconfig has no current context".to_owned()
+        }
+        KubeconfigError::LoadContext(name) => format!("the kubeconfig has no context {name}"),
+        KubeconfigError::LoadClusterOfContext(name) => {
+            format!("the kubeconfig has no cluster {name}, which its context names")
+        }
+        error => error.to_string(),
+    };
+    let mut below = std::error::Error::source(error);
+    while let Some(error) = below {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text.push_str(&format!(": {more}"));
+        }
+        below = error.source();
     }
+    text
 }
 
 /// A cluster, and the namespace that names without one belong to.
@@ -226,17 +250,69 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_context_that_is_not_there_is_told_with_those_that_are() {
+        let path = std::env::temp_dir().join(format!("belay-contexts-{}", std::process::id()));
+        let write = |current: &str, namespace: &str| {
+            let text = format!(
+                "{{apiVersion: v1, kind: Config, current-context: '{current}',
+                 clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1'}}}}],
+                 contexts: [{{name: test, context: {{cluster: c, user: u, namespace: '{namespace}'}}}},
+                            {{name: odd, context: {{cluster: none, user: u}}}}]}}"
+            );
+            std::fs::write(&path, text).unwrap();
+        };
+        let said = async |context: Option<&str>| {
+            let access = Access {
+                kubeconfig: Some(path.clone()),
+                context: context.map(str::to_owned),
+                ..Access::default()
+            };
+            let error = access.connect().await.err().unwrap();
+            (error.to_string(), error.hint().unwrap_or_default())
+        };
+        write("gone", "shop");
+        let there = "name a context with --context; there are: test, odd";
+        for (context, words) in [
+            (None, "the kubeconfig has no context gone"),
+            (Some("nope"), "the kubeconfig has no context nope"),
+        ] {
+            let (text, hint) = said(context).await;
+            assert_eq!(text, format!("there is no way to a cluster: {words}"));
+            assert_eq!(hint, there);
+        }
+        let (text, hint) = said(Some("odd")).await;
+        assert!(
+            text.ends_with("has no cluster none, which its context names"),
+            "{text}"
+        );
+        assert!(hint.contains("KUBECONFIG"), "{hint}");
+        write("", "shop");
+        let (text, hint) = said(None).await;
+        assert!(text.ends_with("has no current context"), "{text}");
+        assert_eq!(hint, there);
+        // It would become a part of a URL, wherever it comes from.
+        write("test", "../x");
+        let (text, _) = said(None).await;
+        std::fs::remove_file(&path).unwrap();
+        assert!(text.contains("\"../x\" of the context"), "{text}");
+    }
+
+    #[tokio::test]
     async fn a_kubeconfig_that_is_not_there_says_so() {
         let access = Access {
             kubeconfig: Some("/nonexistent/kubeconfig".into()),
             ..Access::default()
         };
         let error = access.connect().await.err().unwrap();
-        assert!(
-            error.to_string().contains("/nonexistent/kubeconfig"),
-            "{error}"
+        assert_eq!(
+            error.to_string(),
+            "there is no way to a cluster: cannot read the kubeconfig /nonexistent/kubeconfig: \
+             No such file or directory (os error 2)"
         );
-        assert!(error.hint().is_some());
+        let hint = error.hint().unwrap_or_default();
+        for way in ["KUBECONFIG", "--kubeconfig", "--context"] {
+            assert!(hint.contains(way), "{hint}");
+        }
         let access = Access {
             as_group: vec!["g".into()],
             ..Access::default()

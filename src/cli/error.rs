@@ -26,6 +26,8 @@ pub enum CliError {
     NoCluster {
         /// What is wrong with it.
         reason: String,
+        /// The contexts that there are, if one of them can be named instead.
+        contexts: Vec<String>,
     },
     /// A file cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
@@ -141,9 +143,15 @@ impl CliError {
             Self::Usage { hint, .. } | Self::NotFound { hint, .. } | Self::Refused { hint, .. } => {
                 hint.clone()
             }
-            Self::NoCluster { .. } => {
-                Some("name a cluster with --kubeconfig FILE or --context NAME".into())
-            }
+            Self::NoCluster { contexts, .. } if !contexts.is_empty() => Some(format!(
+                "name a context with --context; there are: {}",
+                contexts.join(", ")
+            )),
+            Self::NoCluster { .. } => Some(
+                "name a kubeconfig with KUBECONFIG or --kubeconfig FILE, and a context of it with \
+                 --context NAME"
+                    .into(),
+            ),
             Self::Forbidden { message, .. } => Some(match right(message) {
                 Some((verb, resource)) if resource != "releaseplans" => {
                     format!("ask for the right to {verb} {resource}")

@@ -85,6 +85,9 @@ enum Source {
 pub(super) async fn run(args: &EventsArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
     let session = call.connect().await?;
     let plans = session.plans(&args.plans).await?;
+    if plans.is_empty() {
+        session.found_none(&args.plans, &mut call.streams).await?;
+    }
     let scopes = scopes(&plans, args.plans.all_namespaces);
     let mut events = Vec::new();
     for scope in scopes {

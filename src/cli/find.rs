@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Resource, api::ListParams, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
 
 use super::{
-    Access, CliError, Session,
+    Access, CliError, Session, Streams, clean,
     target::{Kind, OnePlan, SomePlans, Target},
 };
 use crate::{
@@ -80,6 +81,45 @@ impl Session {
             Ok(Some(plan)) => Ok(plan),
             Ok(None) => Err(missing(target, namespace, &self.access)),
             Err(error) => Err(CliError::api(format!("read {target}"), error)),
+        }
+    }
+
+    /// Tells what can be told where no plan was found: an error if the namespace
+    /// that was looked into does not exist.
+    ///
+    /// # Errors
+    /// There is no such namespace.
+    pub(super) async fn found_none(
+        &self,
+        some: &SomePlans,
+        streams: &mut Streams<'_>,
+    ) -> Result<(), CliError> {
+        if some.all_namespaces {
+            return Ok(());
+        }
+        let api = Api::<Namespace>::all(self.client.clone());
+        match api.get_metadata_opt(&self.namespace).await {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(CliError::NotFound {
+                what: format!("namespace {}", self.namespace),
+                namespace: String::new(),
+                hint: Some("name one with -n, or look into all of them with -A".to_owned()),
+            }),
+            Err(error) => {
+                let why = match &error {
+                    kube::Error::Api(status) if status.is_forbidden() => {
+                        "you may not get namespaces".to_owned()
+                    }
+                    error => error.to_string(),
+                };
+                writeln!(
+                    streams.err,
+                    "whether there is a namespace {} was not checked: {}",
+                    self.namespace,
+                    clean(&why)
+                )?;
+                Ok(())
+            }
         }
     }
 

@@ -23,8 +23,7 @@ use crate::{
     api::{
         Failure, PLAN_UID, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult, StoredPlan,
     },
-    fields,
-    plan::Target,
+    machine::changes_of,
     revision::{Revision, RevisionData},
 };
 
@@ -96,6 +95,9 @@ struct Changed {
 pub(super) async fn run(args: &HistoryArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
     let session = call.connect().await?;
     let plans = session.plans(&args.plans).await?;
+    if plans.is_empty() {
+        session.found_none(&args.plans, &mut call.streams).await?;
+    }
     let untold = plans.iter().filter(|plan| needs_revisions(plan));
     let untold: Vec<&StoredPlan> = untold.collect();
     let mut revisions = HashMap::new();
@@ -160,15 +162,18 @@ fn history(plan: &StoredPlan, revisions: &HashMap<(String, String), RevisionData
     let status = plan.status.as_ref().unwrap_or(&empty);
     let uid = plan.metadata.uid.clone().unwrap_or_default();
     let revision = |name: Option<&String>| revisions.get(&(uid.clone(), name?.clone()));
-    let changed =
-        |from: Option<&String>, to: Option<&String>| Some(changes(revision(from)?, revision(to)?));
-    let told = |record: &ReleaseRecord| match recorded(&record.changes) {
+    let changed = |from: Option<&String>, to: Option<&String>| {
+        let changes = changes_of(revision(from)?, revision(to)?);
+        recorded(&changes).or_else(|| Some((Vec::new(), None)))
+    };
+    let split = |told: Option<(Vec<Changed>, Option<usize>)>| match told {
         Some((all, more)) => (Some(all), more),
+        None => (None, None),
+    };
+    let told = |record: &ReleaseRecord| {
+        let told = recorded(&record.changes);
         // Written before records told it.
-        None => (
-            changed(record.from.as_ref(), record.revision.as_ref()),
-            None,
-        ),
+        split(told.or_else(|| changed(record.from.as_ref(), record.revision.as_ref())))
     };
     let ended = status
         .history
@@ -193,22 +198,23 @@ fn history(plan: &StoredPlan, revisions: &HashMap<(String, String), RevisionData
     let last = status.history.last().map(|record| record.number);
     let going = status.release.iter();
     let going = going.filter(|release| Some(release.number) != last);
-    let going = going.map(|release| Release {
-        number: release.number,
-        revision: status.target_revision.clone(),
-        from: status.stable_revision.clone(),
-        kind: release.kind,
-        changed: changed(
-            status.stable_revision.as_ref(),
-            status.target_revision.as_ref(),
-        ),
-        more: None,
-        requested_by: release.requested_by.clone(),
-        started_at: Time(release.started_at.0),
-        ended_at: None,
-        result: None,
-        unproven: false,
-        message: release.failure.as_ref().map(Failure::told),
+    let (from, to) = (&status.stable_revision, &status.target_revision);
+    let going = going.map(|release| {
+        let (changed, more) = split(changed(from.as_ref(), to.as_ref()));
+        Release {
+            number: release.number,
+            revision: to.clone(),
+            from: from.clone(),
+            kind: release.kind,
+            changed,
+            more,
+            requested_by: release.requested_by.clone(),
+            started_at: Time(release.started_at.0),
+            ended_at: None,
+            result: None,
+            unproven: false,
+            message: release.failure.as_ref().map(Failure::told),
+        }
     });
     History {
         namespace: plan.metadata.namespace.clone().unwrap_or_default(),
@@ -240,20 +246,6 @@ fn recorded(changes: &[String]) -> Option<(Vec<Changed>, Option<usize>)> {
         }
     }
     (!changes.is_empty()).then_some((all, more))
-}
-
-/// What differs between two revisions, by component. Values of environment
-/// variables are not shown.
-fn changes(from: &RevisionData, to: &RevisionData) -> Vec<Changed> {
-    let component = |frozen: &crate::revision::Frozen| {
-        let before = from.of(&Target::from_ref(&frozen.workload)?)?;
-        let changes = fields::diff(&before.template, &frozen.template);
-        (!changes.is_empty()).then(|| Changed {
-            component: frozen.name.clone(),
-            fields: changes.iter().map(ToString::to_string).collect(),
-        })
-    };
-    to.components.iter().filter_map(component).collect()
 }
 
 fn write(streams: &mut Streams<'_>, history: &History, now: Timestamp) -> Result<(), CliError> {
@@ -352,7 +344,7 @@ fn told(release: &Release) -> String {
 mod tests {
     use super::super::testing::{noon, printed, rolled_back, with};
     use super::*;
-    use crate::cli::Document;
+    use crate::{cli::Document, config_maps::Tracked};
     use expect_test::expect;
     use serde_json::json;
 
@@ -451,6 +443,37 @@ mod tests {
                 cart: containers[app].image: cart:1 → cart:2, containers[app].env[TOKEN].value: changed
             * shop-bbbb is stable: a rollback returns to it
         "#]].assert_eq(&text);
+    }
+
+    /// Names of snapshots and the annotation with their digest are ours alone.
+    #[test]
+    fn a_release_under_way_is_told_in_the_words_of_its_record() {
+        let revision = |name: &str, digest: char| {
+            let tracked = Tracked::new("cart-config", &digest.to_string().repeat(64), "u1");
+            let data = json!({"canon": 1, "spec": name, "components": [
+                {"name": "cart", "workload": {"kind": "Deployment", "name": "cart"},
+                 "template": {
+                    "metadata": {"annotations": {"belay.dev/config-digest": digest.to_string()}},
+                    "spec": {"volumes": [
+                        {"name": "c", "configMap": {"name": tracked.snapshot.clone()}}]}},
+                 "configMaps": [tracked]}]});
+            let data: RevisionData = serde_json::from_value(data).unwrap();
+            (("u1".to_owned(), name.to_owned()), data)
+        };
+        let plan = with(|plan| {
+            plan["status"]["targetRevision"] = json!("shop-cccc");
+            plan["status"]["release"] = json!({
+                "number": 2, "kind": "Content", "stage": "Promote", "content": "c",
+                "startedAt": "2026-03-01T11:59:00.000000Z",
+                "stageSince": "2026-03-01T11:59:00.000000Z",
+            });
+        });
+        let revisions = HashMap::from([revision("shop-bbbb", 'a'), revision("shop-cccc", 'b')]);
+        let release = &history(&plan, &revisions).releases[0];
+        assert_eq!(
+            told(release),
+            "cart: configmap cart-config: aaaaaaaaaa → bbbbbbbbbb"
+        );
     }
 
     /// Programs read this: what is here must not change without a new version.

@@ -22,6 +22,7 @@ pub mod explain;
 mod find;
 mod history;
 pub mod lint;
+mod names;
 mod orders;
 mod output;
 mod program;
@@ -82,7 +83,8 @@ Examples:
   belay diff shop --paths   # one line for each field
 
 Exit codes: 0 nothing would change, 1 something would, 2 it cannot be told.
-The API server is asked by a dry run, which needs patch on the Deployments.")]
+The API server is asked by a dry run, which needs patch on the Deployments, and
+list to find them.")]
     Diff(With<diff::DiffArgs>),
     /// Wait until a release has ended, and tell how.
     #[command(after_help = "\
@@ -153,7 +155,9 @@ Examples:
   belay lint -f deploy -o json          # all YAML and JSON files below a folder
   kustomize build . | belay lint -f -   # what another program makes
 
-Exit codes: 0 no faults, 1 faults, 2 usage or a file that cannot be read.")]
+Exit codes: 0 no faults, also where files hold no plan, which is said; 1 faults;
+2 usage, a file that cannot be read, an empty input, or a folder without YAML
+and JSON.")]
     Lint(With<lint::LintArgs>),
     /// Find out whether Belay works in a cluster, and what to do if not.
     #[command(after_help = "\

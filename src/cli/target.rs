@@ -12,8 +12,11 @@ use std::{
 use clap::Args;
 use serde_json::Value;
 
-use super::CliError;
+use super::{CliError, names};
 use crate::api::{GROUP, RELEASE_GENERATION};
+
+/// Lists in lists that are looked into.
+const MAX_LISTS: usize = 8;
 
 /// Kinds that a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +65,9 @@ impl FromStr for Target {
 
 impl Target {
     fn new(kind: Kind, name: &str) -> Result<Self, String> {
-        let allowed =
-            |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
-        if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) {
-            return Err(format!("{name:?} cannot be the name of an object"));
-        }
         Ok(Self {
             kind,
-            name: name.to_owned(),
+            name: names::object(name)?,
             namespace: None,
             generation: None,
         })
@@ -201,16 +199,9 @@ pub async fn read(path: &Path) -> Result<String, CliError> {
 /// The objects in a manifest, which may be JSON. Of a file with both, the plans
 /// are meant; kinds that are neither plans nor Deployments are left out.
 fn parse(text: &str) -> Result<Vec<Target>, String> {
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
-    let mut targets = Vec::new();
-    for document in &documents {
-        match document["items"].as_array() {
-            Some(items) => items.iter().for_each(|item| targets.extend(object(item))),
-            None => targets.extend(object(document)),
-        }
-    }
-    let mut targets = targets.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let objects = objects(text)?;
+    let targets = objects.iter().filter_map(object);
+    let mut targets = targets.collect::<Result<Vec<_>, _>>()?;
     if targets.iter().any(|target| target.kind == Kind::Plan) {
         targets.retain(|target| target.kind == Kind::Plan);
     }
@@ -218,6 +209,27 @@ fn parse(text: &str) -> Result<Vec<Target>, String> {
         return Err("no ReleasePlan and no Deployment in it".into());
     }
     Ok(targets)
+}
+
+/// The objects in a manifest, also those in lists.
+///
+/// # Errors
+/// It is no YAML.
+pub(super) fn objects(text: &str) -> Result<Vec<Value>, String> {
+    let mut objects: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
+    for _ in 0..MAX_LISTS {
+        let is_list = |value: &Value| value["items"].is_array();
+        if !objects.iter().any(is_list) {
+            break;
+        }
+        let flat = objects.into_iter().flat_map(|mut object| {
+            let items = object["items"].as_array_mut().map(std::mem::take);
+            items.unwrap_or_else(|| vec![object])
+        });
+        objects = flat.collect();
+    }
+    Ok(objects)
 }
 
 fn object(value: &Value) -> Option<Result<Target, String>> {
@@ -230,11 +242,21 @@ fn object(value: &Value) -> Option<Result<Target, String>> {
     let metadata = &value["metadata"];
     let name = metadata["name"].as_str().unwrap_or_default();
     let generation = metadata["annotations"][RELEASE_GENERATION].as_str();
-    Some(Target::new(kind, name).map(|target| Target {
-        namespace: metadata["namespace"].as_str().map(str::to_owned),
-        generation: generation.and_then(|number| number.parse().ok()),
-        ..target
-    }))
+    let named = || {
+        let namespace = metadata["namespace"]
+            .as_str()
+            .filter(|name| !name.is_empty());
+        let namespace = namespace.map(|namespace| {
+            names::namespace(namespace)
+                .map_err(|fault| format!("metadata.namespace {namespace:?}: {fault}"))
+        });
+        Ok(Target {
+            namespace: namespace.transpose()?,
+            generation: generation.and_then(|number| number.parse().ok()),
+            ..Target::new(kind, name)?
+        })
+    };
+    Some(named())
 }
 
 #[cfg(test)]
@@ -289,6 +311,12 @@ metadata: {name: shop, namespace: s, annotations: {belay.dev/release-generation:
             {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}},
             {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "b"}}]}"#;
         assert_eq!(parse(list).unwrap().len(), 2);
+        let nested = format!(r#"{{"kind": "List", "items": [{list}, {{"kind": "Service"}}]}}"#);
+        assert_eq!(parse(&nested).unwrap().len(), 2);
+        for bad in ["{name: a/b}", "{name: a, namespace: ../x}", "{}"] {
+            let text = format!("{{apiVersion: apps/v1, kind: Deployment, metadata: {bad}}}");
+            assert!(parse(&text).is_err(), "{bad}");
+        }
         for nothing in ["", "kind: Service", "a: [", "42"] {
             assert!(parse(nothing).is_err(), "{nothing}");
         }

@@ -32,8 +32,10 @@ mod ways;
 pub(crate) use context::cut_to;
 pub use context::step;
 pub use needs::{Needs, found, needs};
+pub use records::changes_of;
 pub use scope::{Scope, scope};
 pub use snapshots::{digests, snapshots, sources};
+pub use stable::holding;
 pub use types::{
     Action, Decision, DryRun, EventNote, Input, Known, NewPods, Observed, PlanFacts, PodFault,
     Source, TemplateWrite, Workload, World,

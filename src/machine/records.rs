@@ -11,7 +11,7 @@ use crate::{
     api::{ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult},
     config_maps::rewrite,
     fields::{canon, diff},
-    revision::Frozen,
+    revision::{Frozen, RevisionData},
 };
 
 /// How many records are kept where the plan cannot be read.
@@ -106,12 +106,18 @@ const CHANGE: usize = 160;
 
 /// What the target changes against the stable revision, in short.
 fn changes(ctx: &Context<'_>) -> Vec<String> {
-    let (Some(target), Some(stable)) = (ctx.target(), ctx.stable()) else {
-        return Vec::new();
-    };
+    match (ctx.target(), ctx.stable()) {
+        (Some(target), Some(stable)) => changes_of(&stable.data, &target.data),
+        _ => Vec::new(),
+    }
+}
+
+/// What a revision changes against another, in the words of a release's record.
+#[must_use]
+pub fn changes_of(stable: &RevisionData, target: &RevisionData) -> Vec<String> {
     let mut changes = Vec::new();
-    for now in &target.data.components {
-        let mut before = stable.data.components.iter();
+    for now in &target.components {
+        let mut before = stable.components.iter();
         let Some(before) = before.find(|before| before.workload == now.workload) else {
             changes.push(format!("{}: new in the plan", now.name));
             continue;

@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{
     api::{
-        Cause, ComponentState, ComponentStatus, Phase, RETRY, Reason, ReleaseKind, ReleaseResult,
+        Cause, ComponentState, ComponentStatus, Phase, RETRY, Reason, RefusedContent, ReleaseKind,
+        ReleasePlanStatus, ReleaseResult,
     },
     fields::{FieldSet, canon, put_back},
     plan::Plan,
@@ -133,6 +134,30 @@ fn prove(ctx: &mut Context<'_>) {
     ctx.log(Reason::Released, &text);
 }
 
+/// The refused content that holds a plan where it is; `content` is what the plan
+/// says now, if that is known.
+#[must_use]
+pub fn holding<'a>(
+    scope: &[Scope],
+    status: &'a ReleasePlanStatus,
+    content: Option<&str>,
+) -> Option<&'a RefusedContent> {
+    // What was refused of followed workloads is no longer live, so only that
+    // nothing has succeeded since tells that it is still the last word.
+    let last = status.history.last();
+    let last = last.filter(|record| record.result == ReleaseResult::RolledBack);
+    let last = last.and_then(|record| record.revision.as_deref());
+    // So it is of contents that were put back themselves, which a templated
+    // component may track as well.
+    let reads = |scope: &Scope| scope.template.is_none() && !scope.config_maps.is_empty();
+    let reads = scope.iter().any(reads);
+    status.refused.iter().rev().find(|r| {
+        let followed = r.spec.is_none() || (reads && !r.live.is_empty());
+        let same = content.is_some() && r.spec.as_deref() == content;
+        same || (followed && last == Some(r.revision.as_str()))
+    })
+}
+
 /// The verdict on a plan of which nothing is new.
 pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
     // What was changed while a release was under way is judged next.
@@ -145,19 +170,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         ctx.wake_in(Duration::ZERO);
     }
     let revision = ctx.status.stable_revision.clone().unwrap_or_default();
-    // What was refused of followed workloads is no longer live, so only that
-    // nothing has succeeded since tells that it is still the last word.
-    let last = ctx.status.history.last();
-    let last = last.filter(|record| record.result == ReleaseResult::RolledBack);
-    let last = last.and_then(|record| record.revision.as_deref());
-    // So it is of contents that were put back themselves, which a templated
-    // component may track as well.
-    let reads = |scope: &Scope| scope.template.is_none() && !scope.config_maps.is_empty();
-    let reads = ctx.scope.iter().any(reads);
-    let refused = ctx.status.refused.iter().rev().find(|r| {
-        let followed = r.spec.is_none() || (reads && !r.live.is_empty());
-        r.spec.as_deref() == Some(plan.content()) || (followed && last == Some(r.revision.as_str()))
-    });
+    let refused = holding(&ctx.scope, &ctx.status, Some(plan.content()));
     if let Some(refused) = refused.cloned() {
         // Content that was refused before a person asked for another revision.
         let undone = ctx.status.history.last().filter(|record| {

@@ -95,4 +95,13 @@ async fn an_edit_of_a_config_map_is_a_difference_and_a_release_to_wait_for() {
             "{text} is released before its result is told"
         );
     }
+
+    // What is too large is refused before anything is compared with it.
+    configs.edit("settings", &"x".repeat(480_000)).await;
+    let said = belay(&scene, &["diff", "shop"]).await.exits(2);
+    assert!(
+        said.stderr.contains("configmap settings holds"),
+        "{said:#?}"
+    );
+    assert_eq!(said.stdout, "", "{said:#?}");
 }

@@ -96,6 +96,69 @@ async fn a_command_about_one_plan_makes_one_call() {
     assert_eq!(calls.len(), 1, "{calls:#?}");
 }
 
+/// Whoever misspells a namespace is not told that all is quiet there.
+#[tokio::test]
+async fn a_namespace_that_is_not_there_is_told_from_one_without_plans() {
+    let scene = Scene::new("cli-nowhere").await;
+    let run = async |args: &[&str]| {
+        let child = command(&scene, "belay").args(args).spawn().unwrap();
+        end(child, None).await
+    };
+    for args in [
+        &["status"][..],
+        &["status", "-o", "json"],
+        &["history"],
+        &["events"],
+        &["wait", "-l", "a=b"],
+    ] {
+        let said = run(&[args, &["-n", "cli-nowhere-2"]].concat())
+            .await
+            .exits(2);
+        assert!(
+            said.stderr
+                .contains("error: namespace cli-nowhere-2 not found"),
+            "{said:#?}"
+        );
+        assert_eq!(said.stdout, "", "{said:#?}");
+        let said = run(&[args, &["-n", "no/where"]].concat()).await.exits(2);
+        assert!(
+            said.stderr.contains("'no/where' for '--namespace"),
+            "{said:#?}"
+        );
+    }
+    let said = belay(&scene, &["status"]).await.exits(0);
+    assert_eq!(said.stdout, "There are no plans.\n");
+    assert_eq!(said.stderr, "");
+    allow(&scene, "ann", "get, list").await;
+    let said = belay(&scene, &["status", "--as", "ann"]).await.exits(0);
+    assert_eq!(said.stdout, "There are no plans.\n");
+    assert!(
+        said.stderr
+            .contains("was not checked: you may not get namespaces"),
+        "{said:#?}"
+    );
+
+    // Where there are plans, there is nothing to ask.
+    let asked = async || {
+        let calls = scene.audited(AuditFilter::new().user("admin")).await;
+        let ours = calls.iter().filter(|call| {
+            call.user_agent.starts_with("belay-cli/")
+                && call.uri.ends_with("/api/v1/namespaces/cli-nowhere")
+        });
+        ours.count()
+    };
+    let before = asked().await;
+    assert!(before > 0);
+    scene.deployment("cart", "shop/cart:1", 1).await;
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:1")], ""))
+        .await;
+    for verb in ["status", "history", "events"] {
+        belay(&scene, &[verb]).await.exits(0);
+    }
+    assert_eq!(asked().await, before);
+}
+
 #[tokio::test]
 async fn kubectl_finds_the_plugin_and_its_help_says_so() {
     let scene = Scene::new("cli-plugin").await;

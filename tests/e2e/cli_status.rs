@@ -129,7 +129,8 @@ async fn a_release_in_trouble_names_the_pod_and_what_can_be_done() {
         "container app: CrashLoopBackOff",
         "last exit code 1 (Error)",
         "go back now: belay abort shop --revision shop-",
-        "all goes back if web makes no progress by",
+        "all goes back as soon as a container has restarted 100 times (failFast)",
+        "or if web makes no progress by",
         "shop/web:2-crash",
     ] {
         assert!(said.stdout.contains(words), "{words}: {}", said.stdout);
@@ -222,6 +223,9 @@ async fn the_cause_of_a_rollback_reads_the_same_everywhere() {
             said.stdout
         );
     }
+    // What is live is what was judged.
+    let said = belay(&scene, &["status", "shop"]).await.exits(0);
+    assert!(said.stdout.starts_with("✗ shop  Rolled back"), "{said:#?}");
     let said = until(&scene, &["events", "shop"], "the event", |said| {
         said.stdout.contains("RollbackStarted")
     })
@@ -406,6 +410,28 @@ async fn a_diff_tells_by_its_exit_code_whether_a_release_would_change_anything()
         diff["components"][0]["parts"][0]["changes"][0]["to"],
         "shop/web:2"
     );
+
+    // As kubectl prints several objects.
+    let object: Value = serde_saphyr::from_str(&both("shop/web:2")).unwrap();
+    let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": [
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}}, object]});
+    belay_stdin(&scene, &from_file, list.to_string())
+        .await
+        .exits(1);
+
+    // Another plan would write nothing to what this one holds.
+    let rival = plan("rival", &[("web", "shop/web:2")], "");
+    let said = belay_stdin(&scene, &from_file, rival.clone())
+        .await
+        .exits(2);
+    let held = "web: deployment web is held by releaseplan shop";
+    assert!(said.stderr.contains(held), "{said:#?}");
+    assert_eq!(said.stdout, "", "{said:#?}");
+    scene.apply(&rival).await;
+    scene.because("rival", Reason::Conflict).await;
+    let said = belay(&scene, &["diff", "rival"]).await.exits(2);
+    assert!(said.stderr.contains(held), "{said:#?}");
+    belay(&scene, &["diff", "shop"]).await.exits(0);
 
     // What would be refused is an error, and all of it is told.
     let misspelt = both("shop/web:2").replace("name: app,", "name: ap,");

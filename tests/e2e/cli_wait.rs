@@ -129,6 +129,37 @@ async fn wait_for_a_deployment_is_about_what_was_set_on_it() {
     }
 }
 
+/// Another pipeline may change what else is in the plan meanwhile: what was set
+/// on the Deployment is released all the same.
+#[tokio::test]
+async fn newer_content_of_the_plan_does_not_end_a_wait_for_a_deployment() {
+    let scene = Scene::new("cli-wait-newer").await;
+    scene.deployment("cart", "shop/cart:1", 1).await;
+    scene.deployment("web", "shop/web:1", 1).await;
+    let both = |tag: &str| {
+        let followed = "  - workload: {kind: Deployment, name: web}\n";
+        plan("shop", &[("cart", tag)], followed)
+    };
+    scene.apply(&both("shop/cart:1")).await;
+    scene.ready("shop").await;
+    scene
+        .kubectl(&["set", "image", "deploy/web", "app=shop/web:2-slow"])
+        .await;
+    scene.phase("shop", Phase::RollingOut).await;
+    let waiting = begun(start(&scene, &["wait", "deploy/web", "--timeout", "90s"])).await;
+    let of_plan = begun(start(&scene, &["wait", "shop", "--timeout", "90s"])).await;
+    let ends = [waiting, of_plan].map(|child| tokio::spawn(end(child, None)));
+    scene.apply(&both("shop/cart:2")).await;
+    let [waiting, of_plan] = ends;
+    let said = waiting.await.unwrap().exits(0);
+    assert!(said.last().starts_with("result=Released "), "{said:#?}");
+    assert!(said.last().contains(" generation=2 "), "{said:#?}");
+    assert_eq!(scene.image("web").await, "shop/web:2-slow");
+    // Of the plan, newer content is another thing than what was asked for.
+    let said = of_plan.await.unwrap().exits(1);
+    assert!(said.last().starts_with("result=Superseded "), "{said:#?}");
+}
+
 /// What another pipeline put into the plan and was refused does not fail whoever
 /// applies the Deployment.
 #[tokio::test]

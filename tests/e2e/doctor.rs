@@ -247,7 +247,14 @@ async fn check_names_what_is_missing_before_and_after_an_installation() {
         .await;
     until(&scene, "crd", "OK", "").await;
 
-    // The operator is away.
+    // The operator is away, and somebody edits what it follows.
+    scene.deployment("web", "shop/web:1", 1).await;
+    scene
+        .apply(&crate::support::following("web", &["web"], ""))
+        .await;
+    scene.ready("web").await;
+    let said = belay(&scene, &["status", "web"]).await.exits(0);
+    assert!(said.stdout.starts_with("✓ web"), "{said:?}");
     {
         let kill = move || operator.kill().unwrap();
         tokio::task::spawn_blocking(kill).await.unwrap();
@@ -260,6 +267,28 @@ async fn check_names_what_is_missing_before_and_after_an_installation() {
     )
     .await
     .exits(1);
+    let said = belay(&scene, &["check", "-o", "json"]).await.exits(1);
+    let admission = findings(&said, "admission");
+    assert!(
+        admission[0]
+            .1
+            .contains("see that the operator that serves https://"),
+        "{admission:?}"
+    );
+    scene
+        .kubectl(&["set", "image", "deploy/web", "app=shop/web:2-crash"])
+        .await;
+    let wait = ["wait", "deploy/web", "--timeout", "11s"];
+    let said = belay(&scene, &wait).await.exits(124);
+    assert!(
+        said.stderr
+            .contains("is the operator running? belay check -n doctor"),
+        "{said:?}"
+    );
+    let said = belay(&scene, &["status", "web"]).await.exits(0);
+    let top = "✗ web  Nobody has looked at the pod template of deployment/web as it is now";
+    assert!(said.stdout.starts_with(top), "{said:?}");
+    assert!(!said.stdout.contains("goes back by itself"), "{said:?}");
 
     // One webhook, then the other.
     scene

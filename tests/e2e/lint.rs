@@ -280,6 +280,14 @@ async fn lint_needs_no_cluster_and_says_by_its_exit_code_what_it_found() {
         said.stderr.contains("/no/such/plan.yaml cannot be read"),
         "{said:?}"
     );
+    // A wrong path is not green.
+    let empty = dir.join("empty");
+    std::fs::create_dir_all(&empty).unwrap();
+    for none in [empty.to_str().unwrap(), "/no/such/plan.yaml"] {
+        let said = lint(&[none]).await.exits(2);
+        assert_eq!(said.stdout, "nothing was judged\n", "{said:?}");
+        assert!(said.stderr.contains(none), "{said:?}");
+    }
     let said = lint(&[&path, "-o", "name"]).await.exits(1);
     assert_eq!(said.stdout, format!("{path}/bad.yml\n"));
     belay(&scene, &["lint"]).await.exits(2);

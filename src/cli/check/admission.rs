@@ -1,9 +1,10 @@
 //! What came of the two plans that were sent through the webhooks. Pure.
 
 use super::{
+    cures::{configure, look, network, restart},
     facts::{Facts, Reply, Silence},
     gather::{NOBODYS, TOO_LONG},
-    judge::{APPLY_CRD, restart, unseen},
+    judge::{APPLY_CRD, unseen},
     report::Finding,
 };
 use crate::api::RELEASE_GENERATION;
@@ -33,11 +34,11 @@ pub(super) fn admission(facts: &Facts) -> Finding {
                 CHECK,
                 "a plan with a fault is let through",
                 "no webhook of ours judges it: the configurations are missing, or leave this namespace out",
-                "kubectl apply -f deploy/webhooks.yaml",
+                configure(facts),
             );
         }
         if created {
-            if let Some(finding) = passed_by(reply) {
+            if let Some(finding) = passed_by(reply, facts) {
                 return finding;
             }
         } else if sound || !text.contains(&words) {
@@ -51,7 +52,7 @@ pub(super) fn admission(facts: &Facts) -> Finding {
 }
 
 /// A webhook that a plan did not come by on its way in.
-fn passed_by(reply: &Reply) -> Option<Finding> {
+fn passed_by(reply: &Reply, facts: &Facts) -> Option<Finding> {
     let numbered = reply.body.pointer("/metadata/annotations");
     let numbered = numbered.is_some_and(|all| all.get(RELEASE_GENERATION).is_some());
     let warned = reply
@@ -69,12 +70,11 @@ fn passed_by(reply: &Reply) -> Option<Finding> {
         CHECK,
         format!("the {missing} webhook is not asked about plans"),
         "its configuration is missing, leaves this namespace out, or ignores failures",
-        "kubectl apply -f deploy/webhooks.yaml",
+        configure(facts),
     ))
 }
 
 fn refusal(code: u16, text: &str, facts: &Facts) -> Finding {
-    let operator = &facts.operator;
     if text.contains("failed calling webhook") {
         let (cause, cure) = if text.contains("x509") || text.contains("certificate") {
             (
@@ -82,12 +82,7 @@ fn refusal(code: u16, text: &str, facts: &Facts) -> Finding {
                 format!("{}; it writes its authority anew", restart(facts)),
             )
         } else if text.contains("no endpoints") || text.contains("refused") {
-            (
-                "no operator serves the webhook",
-                format!(
-                    "kubectl -n {operator} get pods; kubectl -n {operator} logs deployment/belay"
-                ),
-            )
+            ("no operator serves the webhook", look(facts))
         } else if text.contains("not found") {
             (
                 "the Service of the webhook is missing",
@@ -125,11 +120,4 @@ fn refusal(code: u16, text: &str, facts: &Facts) -> Finding {
             "is another admission webhook or policy in the way? Its name stands in the message",
         ),
     }
-}
-
-fn network(facts: &Facts) -> String {
-    format!(
-        "see that the operator runs in {}, and that a NetworkPolicy or firewall lets the API server reach port 8443 of its pod",
-        facts.operator
-    )
 }

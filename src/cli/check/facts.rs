@@ -68,6 +68,8 @@ pub(super) struct Hooks {
     pub(super) trusted: Vec<ByteString>,
     /// The namespace of the Service that they are reached by, if any.
     pub(super) service: Option<String>,
+    /// The URL that they are reached by without one, as far as the host.
+    pub(super) url: Option<String>,
 }
 
 /// What the API server answered to a plan.

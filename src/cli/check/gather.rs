@@ -160,6 +160,7 @@ async fn version(client: &Client) -> Result<String, CliError> {
         Ok(Err(error)) => Err(CliError::api(doing, error)),
         Err(_) => Err(CliError::NoCluster {
             reason: Silence::Late.to_string(),
+            contexts: Vec::new(),
         }),
     }
 }
@@ -201,8 +202,17 @@ async fn hooks<K: Resource<DynamicType = ()>>(client: &Client) -> Answer<Option<
             .service
             .map(|service| service.namespace)
             .or(hooks.service);
+        hooks.url = config.url.as_deref().map(host).or(hooks.url);
     }
     Ok(Some(hooks))
+}
+
+/// A URL without its path.
+pub(super) fn host(url: &str) -> String {
+    let from = url.find("://").map_or(0, |at| at + 3);
+    let rest = url.get(from..).unwrap_or_default();
+    let end = rest.find('/').map_or(url.len(), |at| from + at);
+    url.get(..end).unwrap_or_default().to_owned()
 }
 
 /// Tries to create a plan, by a dry run of the server: nothing is stored. Its

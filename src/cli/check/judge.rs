@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{
     admission::admission,
+    cures::{configure, look, restart, url},
     facts::{Answer, Before, Facts, Hooks, Silence},
     owners::owners,
     report::{Finding, Report, counted},
@@ -207,6 +208,10 @@ fn operator(facts: &Facts) -> Finding {
             );
         }
         Ok(None) => {
+            if let Some(url) = url(facts) {
+                let text = format!("outside of the cluster, where {url} leads; see admission");
+                return Finding::ok(CHECK, text);
+            }
             return Finding::warn(
                 CHECK,
                 format!("deployment {namespace}/belay does not exist"),
@@ -300,7 +305,7 @@ fn configuration(facts: &Facts) -> Finding {
                     CHECK,
                     format!("{name} does not exist"),
                     "plans are stored without being judged, and without the finalizer that a rollback needs",
-                    "kubectl apply -f deploy/webhooks.yaml",
+                    configure(facts),
                 );
             }
             Ok(Some(hooks)) if hooks.trusted.is_empty() => {
@@ -308,10 +313,7 @@ fn configuration(facts: &Facts) -> Finding {
                     CHECK,
                     format!("{name} has no caBundle"),
                     "the operator has not written its certificate authority there",
-                    format!(
-                        "see that the operator runs: kubectl -n {} logs deployment/belay",
-                        facts.operator
-                    ),
+                    look(facts),
                 );
             }
             Ok(Some(_)) => {}
@@ -404,14 +406,6 @@ fn expiry(what: &str, validity: Validity, facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// What makes the operator see to its certificate.
-pub(super) fn restart(facts: &Facts) -> String {
-    format!(
-        "kubectl -n {} rollout restart deployment/belay",
-        facts.operator
-    )
-}
-
 fn day(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d").to_string()
 }
@@ -433,7 +427,7 @@ fn lease(facts: &Facts) -> Finding {
                 CHECK,
                 format!("not renewed for {age} s (it is good for {seconds} s)"),
                 "no operator is in charge: nothing is judged or rolled back",
-                format!("kubectl -n {} get pods", facts.operator),
+                look(facts),
             )
         }
     }

@@ -10,6 +10,7 @@
 //! own rights are asked for by SelfSubjectAccessReview, which everybody may.
 
 mod admission;
+mod cures;
 mod facts;
 mod gather;
 mod judge;
@@ -23,7 +24,7 @@ use clap::Args;
 
 pub use report::{Finding, Level, Report};
 
-use super::{CliError, Document, Exit, Invocation, Output, print};
+use super::{CliError, Document, Exit, Invocation, Output, names, print};
 
 /// Arguments of `check`.
 #[derive(Args, Debug)]
@@ -37,7 +38,7 @@ pub struct CheckArgs {
     all_namespaces: bool,
 
     /// Namespace of the operator [default: where the webhooks lead].
-    #[arg(long, value_name = "NAME", conflicts_with = "pre")]
+    #[arg(long, value_name = "NAME", conflicts_with = "pre", value_parser = names::namespace)]
     operator_namespace: Option<String>,
 
     #[command(flatten)]

@@ -39,6 +39,7 @@ fn hooks(ca: &str) -> Hooks {
     Hooks {
         trusted: vec![ByteString(ca.as_bytes().to_vec())],
         service: Some("belay-system".into()),
+        url: None,
     }
 }
 
@@ -268,6 +269,73 @@ fn a_webhook_that_cannot_be_called_is_told_by_its_cause() {
         let (level, said) = only_fault(&facts);
         assert_eq!(level, Level::Fail, "{said}");
         assert!(said.contains(cause) && said.contains(message), "{said}");
+    }
+}
+
+/// Of an operator outside of the cluster there are no pods to look at.
+#[test]
+fn an_operator_that_is_reached_by_a_url_is_spoken_of_by_it() {
+    let url = "https://10.0.0.7:9443";
+    let outside = || {
+        let mut facts = healthy();
+        for hooks in [&mut facts.mutating, &mut facts.validating] {
+            let hooks = hooks.as_mut().unwrap().as_mut().unwrap();
+            hooks.service = None;
+            hooks.url = Some(url.to_owned());
+        }
+        facts.deployment = Ok(None);
+        facts.leaf = Ok(None);
+        facts
+    };
+    let report = judge(&outside());
+    assert_eq!(report.exit(), Exit::Done);
+    assert!(!text(&report).contains("WARN"), "{}", text(&report));
+    let fault = |message: &str| {
+        let mut facts = outside();
+        let text = format!("failed calling webhook \"x\": {message}");
+        facts.accepted = Ok(reply(500, json!({"message": text}), ""));
+        only_fault(&facts).1
+    };
+    let (mut late, mut untrusted, mut gone) = (outside(), outside(), outside());
+    late.accepted = Err(Silence::Late);
+    late.refused = Err(Silence::Late);
+    untrusted
+        .mutating
+        .as_mut()
+        .unwrap()
+        .as_mut()
+        .unwrap()
+        .trusted
+        .clear();
+    gone.mutating = Ok(None);
+    let mut unrenewed = outside();
+    unrenewed.lease = Ok(Some(("2026-11-28T12:00:00Z".parse().unwrap(), 15)));
+    let mut old = outside();
+    old.now = "2127-11-28T12:00:00Z".parse().unwrap();
+    for told in [
+        fault("dial tcp 10.0.0.7:9443: connect: connection refused"),
+        fault("x509: certificate signed by unknown authority"),
+        fault("context deadline exceeded"),
+        only_fault(&late).1,
+        only_fault(&untrusted).1,
+        only_fault(&gone).1,
+        only_fault(&unrenewed).1,
+        only_fault(&old).1,
+    ] {
+        let cure = told.split(" -> ").nth(1).unwrap();
+        assert!(cure.contains(url), "{told}");
+        assert!(!cure.contains("belay-system"), "{told}");
+    }
+}
+
+#[test]
+fn the_url_of_webhooks_is_told_without_their_path() {
+    for (url, told) in [
+        ("https://10.0.0.7:9443/mutate", "https://10.0.0.7:9443"),
+        ("https://host", "https://host"),
+        ("odd", "odd"),
+    ] {
+        assert_eq!(super::gather::host(url), told);
     }
 }
 

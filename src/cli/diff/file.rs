@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use serde_json::Value;
-
 use crate::{
     api::{GROUP, StoredPlan},
-    cli::{CliError, Session},
+    cli::{CliError, Session, names, target::objects},
 };
 
 /// The plans in a manifest, in the namespace that they would be applied to.
@@ -23,8 +21,7 @@ pub(super) fn plans_in(
         path: path.to_owned(),
         reason,
     };
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple(text).map_err(|error| fault(error.to_string()))?;
+    let documents = objects(text).map_err(fault)?;
     let mut plans = Vec::new();
     for document in documents {
         let group = document["apiVersion"].as_str().unwrap_or_default();
@@ -36,10 +33,13 @@ pub(super) fn plans_in(
         let Some(name) = plan.metadata.name.clone() else {
             return Err(fault("a ReleasePlan in it has no metadata.name".to_owned()));
         };
-        let own = plan
-            .metadata
-            .namespace
-            .get_or_insert(session.namespace.clone());
+        names::object(&name).map_err(|reason| fault(format!("metadata.name: {reason}")))?;
+        let own = plan.metadata.namespace.take();
+        let own = own.filter(|own| !own.is_empty());
+        let own = own.unwrap_or_else(|| session.namespace.clone());
+        names::namespace(&own)
+            .map_err(|reason| fault(format!("metadata.namespace {own:?}: {reason}")))?;
+        let own = plan.metadata.namespace.insert(own);
         if session.chosen && *own != session.namespace {
             return Err(CliError::usage(
                 format!(

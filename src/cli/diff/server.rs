@@ -25,7 +25,7 @@ use crate::{
     cluster::{ApplyFailure, Snapshot, deployments, dry_run},
     fields::Found,
     machine::{self, DryRun},
-    plan::{ComponentPlan, Plan, Target},
+    plan::{ComponentPlan, Plan, Target, incumbent},
     revision::Revision,
 };
 
@@ -116,6 +116,19 @@ pub(super) async fn diff(
     }
     diff.notes.extend(now.notes.iter().cloned());
     diff.faults.extend(now.faults.iter().cloned());
+    let me = stored.as_ref().unwrap_or(wanted);
+    match session.list(Some(&namespace), None).await {
+        Ok(all) => diff.faults.extend(held(me, &plan, &all)),
+        Err(CliError::Forbidden { .. }) => diff.notes.push(
+            "whether another plan holds a workload of this one was not checked: you may not list releaseplans"
+                .to_owned(),
+        ),
+        Err(error) => return Err(error),
+    }
+    // Nothing of it would be written, so there is nothing to compare.
+    if !diff.faults.is_empty() {
+        return Ok(diff);
+    }
     let revisions = revisions(
         client,
         &namespace,
@@ -147,6 +160,18 @@ pub(super) async fn diff(
         }
     }
     Ok(diff)
+}
+
+/// The workloads that other plans hold: a plan with one of those writes nothing.
+pub(super) fn held(me: &StoredPlan, plan: &Plan, all: &[StoredPlan]) -> Vec<String> {
+    let held = plan.components().iter().filter_map(|component| {
+        let holder = incumbent(me, &component.target, all.iter())?;
+        Some(format!(
+            "{}: {} is held by releaseplan {holder}, and this plan writes nothing until one of the two leaves it out",
+            component.name, component.target
+        ))
+    });
+    held.collect()
 }
 
 /// What is to be known beside the differences.

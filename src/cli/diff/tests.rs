@@ -3,11 +3,12 @@
 use expect_test::expect;
 use serde_json::{Value, json};
 
+use super::server::held;
 use super::{
     model::{ComponentDiff, PlanDiff},
     part, render,
 };
-use crate::cli::Streams;
+use crate::{api::StoredPlan, cli::Streams, plan::Plan};
 
 fn template(image: &str, token: &str) -> Value {
     json!({
@@ -51,6 +52,37 @@ fn shop(parts: Vec<super::model::Part>) -> PlanDiff {
         faults: Vec::new(),
         components: vec![component],
     }
+}
+
+#[test]
+fn a_plan_writes_nothing_while_another_one_holds_a_workload_of_it() {
+    let plan = |name: &str, claimed: Option<&str>| -> StoredPlan {
+        let component = |name| json!({"workload": {"kind": "Deployment", "name": name}});
+        let status = claimed.map(|at| {
+            json!({"components": [{"name": "web", "claimedAt": at,
+                "workload": {"kind": "Deployment", "name": "web"}}]})
+        });
+        let plan = json!({
+            "metadata": {"name": name, "namespace": "s", "uid": name},
+            "spec": {"components": [component("cart"), component("web")]},
+            "status": status,
+        });
+        serde_json::from_value(plan).unwrap()
+    };
+    let me = plan("shop", None);
+    let wanted = Plan::parse(&me.spec).unwrap();
+    let holder = plan("a-holder", Some("2026-01-01T00:00:00.000000Z"));
+    // `cart` is held by the elder of two that have not claimed it.
+    let told = held(&me, &wanted, &[me.clone(), holder.clone()]);
+    let web = "web: deployment web is held by releaseplan a-holder, and this plan writes nothing \
+               until one of the two leaves it out";
+    assert!(told.contains(&web.to_owned()), "{told:?}");
+    assert!(held(&me, &wanted, std::slice::from_ref(&me)).is_empty());
+    assert!(
+        !held(&holder, &wanted, &[me])
+            .iter()
+            .any(|text| text.starts_with("web"))
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::model::{DeploymentExplanation, Explanation, Measure, PlanExplanation}
 use crate::cli::status::{
     pods::age,
     render::{Layout, mark, next, told, ways},
+    said::once,
     text::{Line, Tone, clock, span, width},
 };
 
@@ -72,7 +73,8 @@ impl Page {
             .extend(top.wrap(self.layout.width, &Line::default().to(INDENT), usize::MAX));
         self.heading("Why");
         if !verdict.message.is_empty() {
-            let text = format!("{}: {}", verdict.reason, verdict.message);
+            let message = once(&verdict.message, &verdict.ways);
+            let text = format!("{}: {message}", verdict.reason);
             self.text(&text);
         }
         if let Some(cause) = &verdict.cause

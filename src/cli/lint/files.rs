@@ -16,6 +16,10 @@ const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 /// The largest file that is read. The API server takes objects up to 3 MiB.
 const MAX_SIZE: u64 = 64 * 1024 * 1024;
 
+/// Why a folder without such files is an error: one that is misspelt or moved
+/// must not pass for one without faults.
+const NOTHING: &str = "there is no file .yaml, .yml or .json in this folder or below it";
+
 /// A text with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Source {
@@ -42,8 +46,14 @@ pub(super) fn read(names: &[PathBuf], stdin: &mut dyn Read) -> (Vec<Source>, Vec
             take(STDIN.to_owned(), stdin, &mut sources, &mut unreadable);
             continue;
         }
-        let mut found = Vec::new();
+        let (mut found, before) = (Vec::new(), unreadable.len());
         find(name, true, &mut found, &mut unreadable);
+        if found.is_empty() && unreadable.len() == before {
+            unreadable.push(Unreadable {
+                name: name.display().to_string(),
+                reason: NOTHING.to_owned(),
+            });
+        }
         for path in found {
             let name = path.display().to_string();
             match fs::File::open(&path) {
@@ -105,6 +115,8 @@ fn take(
         Err(error) => error.to_string(),
         Ok(_) if bytes.len() as u64 > MAX_SIZE => format!("it has more than {MAX_SIZE} bytes"),
         Ok(_) => match String::from_utf8(bytes) {
+            // What made it failed, or wrote elsewhere.
+            Ok(text) if name == STDIN && text.trim().is_empty() => "it is empty".to_owned(),
             Ok(text) => return sources.push(Source { name, text }),
             Err(error) => {
                 let good = error.utf8_error().valid_up_to();
@@ -118,6 +130,22 @@ fn take(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_and_an_input_with_nothing_in_them_are_told_each() {
+        let folder = std::env::temp_dir().join(format!("belay-empty-{}", std::process::id()));
+        fs::create_dir_all(folder.join("deep")).unwrap();
+        fs::write(folder.join("deep/README.md"), "# not read").unwrap();
+        let (sources, unreadable) = read(&[folder.clone(), "-".into()], &mut "\n".as_bytes());
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(sources, []);
+        let told: Vec<String> = unreadable.iter().map(ToString::to_string).collect();
+        let expected = [
+            format!("{} cannot be read: {NOTHING}", folder.display()),
+            "stdin cannot be read: it is empty".to_owned(),
+        ];
+        assert_eq!(told, expected);
+    }
 
     #[test]
     fn folders_are_read_in_order_and_what_cannot_be_read_hides_nothing() {

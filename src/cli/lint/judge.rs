@@ -115,7 +115,18 @@ impl Judge {
                     self.document(&document.root, text, 0, &mut judged);
                     // Of other kinds nothing is said.
                     if judged.plans > plans {
-                        judged.faults.extend(document.twice.into_iter().map(unread));
+                        let twice = document.twice.into_iter().map(|mut fault| {
+                            let written = text.get(fault.span.clone()).unwrap_or_default();
+                            if !written.starts_with(['"', '\''])
+                                && !fault.message.contains(&format!("{written:?}"))
+                            {
+                                fault.message.push_str(&format!(
+                                    "; {written} is read so, quote it: \"{written}\""
+                                ));
+                            }
+                            unread(fault)
+                        });
+                        judged.faults.extend(twice);
                     }
                 }
                 Err(fault) => judged.faults.push(unread(fault)),
@@ -174,9 +185,15 @@ impl Judge {
                 let written = text.get(span.clone()).unwrap_or_default();
                 message.push_str(&format!("; quote it: \"{written}\""));
             }
+            let (path, misread) = place::as_written(root, &fault.path, text);
+            if let Some(place::Misread { written, read }) = misread {
+                message.push_str(&format!(
+                    "; the key {written} is read as {read}, quote it: \"{written}\""
+                ));
+            }
             faults.push(Fault {
                 rule,
-                path: fault.path,
+                path,
                 message,
                 span,
             });

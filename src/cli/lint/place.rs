@@ -36,11 +36,56 @@ pub(super) fn key(root: &Node, path: &str) -> Range<usize> {
     }
 }
 
+/// A key that YAML reads as something else than what is written.
+pub(super) struct Misread<'a> {
+    /// As it is written.
+    pub(super) written: &'a str,
+    /// As it is read.
+    pub(super) read: &'a str,
+}
+
+/// A path with the keys as they are written, and the last of those that are read
+/// as something else: `y` without quotes is `true`.
+pub(super) fn as_written<'a>(
+    root: &'a Node,
+    path: &str,
+    text: &'a str,
+) -> (String, Option<Misread<'a>>) {
+    let (mut node, mut misread) = (root, None);
+    let (mut told, mut from) = (String::new(), 0);
+    for step in steps(path) {
+        let name = path.get(step.clone()).unwrap_or_default();
+        let next = match &node.value {
+            Tree::Map(_) => node.entry(name).map(|entry| {
+                let written = text.get(entry.key_span.clone()).unwrap_or_default().trim();
+                if written != entry.key && !written.is_empty() && !written.starts_with(['"', '\''])
+                {
+                    told.push_str(path.get(from..step.start).unwrap_or_default());
+                    told.push_str(written);
+                    from = step.end;
+                    let read = entry.key.as_str();
+                    misread = Some(Misread { written, read });
+                }
+                &entry.value
+            }),
+            Tree::List(elements) => name.parse().ok().and_then(|at: usize| elements.get(at)),
+            _ => None,
+        };
+        match next {
+            Some(next) => node = next,
+            None => break,
+        }
+    }
+    told.push_str(path.get(from..).unwrap_or_default());
+    (told, misread)
+}
+
 /// The deepest node on the way, its entry if it is the value of a key, and
 /// whether it is the end of the way.
 fn walk<'a>(root: &'a Node, path: &str) -> (Option<&'a Entry>, &'a Node, bool) {
     let (mut entry, mut node) = (None, root);
     for step in steps(path) {
+        let step = path.get(step).unwrap_or_default();
         match &node.value {
             Tree::Map(_) => match node.entry(step) {
                 Some(found) => (entry, node) = (Some(found), &found.value),
@@ -63,19 +108,21 @@ fn walk<'a>(root: &'a Node, path: &str) -> (Option<&'a Entry>, &'a Node, bool) {
 }
 
 /// The steps of a path: fields after dots, elements and keys in brackets.
-fn steps(path: &str) -> Vec<&str> {
+fn steps(path: &str) -> Vec<Range<usize>> {
     let mut steps = Vec::new();
     let mut rest = path;
     while !rest.is_empty() {
+        let at = path.len() - rest.len();
         let end = if let Some(inner) = rest.strip_prefix('[') {
             let end = inner.find(']').unwrap_or(inner.len());
-            steps.push(inner.get(..end).unwrap_or_default());
+            steps.push(at + 1..at + 1 + end);
             end + 2
         } else {
             let field = rest.strip_prefix('.').unwrap_or(rest);
+            let dot = rest.len() - field.len();
             let end = field.find(['.', '[']).unwrap_or(field.len());
-            steps.push(field.get(..end).unwrap_or_default());
-            end + (rest.len() - field.len())
+            steps.push(at + dot..at + dot + end);
+            end + dot
         };
         rest = rest.get(end..).unwrap_or_default();
     }

@@ -145,18 +145,28 @@ impl Report {
             1 => format!("1 {name}"),
             many => format!("{many} {name}s"),
         };
-        let faults = match self.faults.len() {
-            0 => "no faults".to_owned(),
-            many => counted(many, "fault"),
+        let unread = self.unreadable.len();
+        if self.files == 0 && unread > 0 {
+            return "nothing was judged".to_owned();
+        }
+        let files = counted(self.files, "file");
+        let mut text = match (self.plans, self.faults.len()) {
+            // No verdict about what is not there.
+            (0, 0) => format!("no plan in {files}"),
+            (plans, faults) => {
+                let faults = match faults {
+                    0 => "no faults".to_owned(),
+                    many => counted(many, "fault"),
+                };
+                format!("{} in {files}: {faults}", counted(plans, "plan"))
+            }
         };
-        let mut text = format!(
-            "{} in {}: {faults}",
-            counted(self.plans, "plan"),
-            counted(self.files, "file")
-        );
         if self.skipped > 0 {
             let objects = counted(self.skipped, "object");
             text.push_str(&format!("; {objects} of other kinds not judged"));
+        }
+        if unread > 0 {
+            text.push_str(&format!("; {unread} more cannot be read"));
         }
         text
     }

@@ -71,7 +71,78 @@ image: not an object of Kubernetes
         report(text),
         "1 plan in 1 file: no faults; 2 objects of other kinds not judged\n"
     );
-    assert_eq!(report(""), "0 plans in 1 file: no faults\n");
+}
+
+#[test]
+fn over_what_holds_no_plan_or_was_not_read_there_is_no_verdict() {
+    let said = |names: &[&str], stdin: &str| {
+        let names: Vec<PathBuf> = names.iter().map(Into::into).collect();
+        let report = lint(&names, &mut stdin.as_bytes());
+        (report.summary(), report.exit())
+    };
+    let none = "/nonexistent/plans";
+    let service = "{apiVersion: v1, kind: Service}";
+    let plan = "{apiVersion: belay.dev/v1alpha1, kind: ReleasePlan, metadata: {name: a}, \
+                spec: {components: [{workload: {kind: Deployment, name: a}}]}}";
+    for (names, stdin, summary, exit) in [
+        (vec![none], "", "nothing was judged", Exit::Error),
+        (vec!["-"], "", "nothing was judged", Exit::Error),
+        (
+            vec!["-"],
+            "# only a comment",
+            "no plan in 1 file",
+            Exit::Done,
+        ),
+        (
+            vec!["-"],
+            service,
+            "no plan in 1 file; 1 object of other kinds not judged",
+            Exit::Done,
+        ),
+        (
+            vec!["-", none],
+            plan,
+            "1 plan in 1 file: no faults; 1 more cannot be read",
+            Exit::Error,
+        ),
+        (
+            vec!["-", none],
+            service,
+            "no plan in 1 file; 1 object of other kinds not judged; 1 more cannot be read",
+            Exit::Error,
+        ),
+    ] {
+        assert_eq!(
+            said(&names, stdin),
+            (summary.to_owned(), exit),
+            "{names:?} {stdin}"
+        );
+    }
+}
+
+#[test]
+fn a_key_that_yaml_reads_as_something_else_is_named_as_it_is_written() {
+    let text = "\
+apiVersion: belay.dev/v1alpha1
+kind: ReleasePlan
+metadata:
+  name: shop
+  labels: {y: 1, 5: [], 'n': 2}
+  annotations: {on: a, yes: b}
+spec:
+  components: [{workload: {kind: Deployment, name: cart}}]
+";
+    assert_eq!(
+        faults(text),
+        [
+            "5:15 metadata.labels[y]: Invalid value: must be a string; quote it: \"1\"; \
+             the key y is read as true, quote it: \"y\"",
+            "5:21 metadata.labels[5]: Invalid value: must be a string",
+            "5:30 metadata.labels[n]: Invalid value: must be a string; quote it: \"2\"",
+            "6:24 : the key \"true\" stands twice here, and all but the last are passed over; \
+             yes is read so, quote it: \"yes\"",
+        ]
+    );
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub struct OrderArgs {
 #[derive(Args, Clone, Debug)]
 pub struct AbortArgs {
     /// The revision whose release is to end [default: what is being released].
-    #[arg(long, value_name = "REVISION")]
+    #[arg(long, value_name = "REVISION", value_parser = crate::cli::names::object)]
     #[arg(add = super::completion::abortable_revisions())]
     revision: Option<String>,
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub struct AbortArgs {
 pub struct UndoArgs {
     /// The revision to go to [default: the one before the stable one; during a
     /// release, the stable one].
-    #[arg(long, value_name = "REVISION")]
+    #[arg(long, value_name = "REVISION", value_parser = crate::cli::names::object)]
     #[arg(add = super::completion::undoable_revisions())]
     to: Option<String>,
     #[command(flatten)]
@@ -75,7 +75,7 @@ pub struct UndoArgs {
 #[derive(Args, Clone, Debug)]
 pub struct RetryArgs {
     /// The revision to try again [default: what failed last].
-    #[arg(long, value_name = "REVISION")]
+    #[arg(long, value_name = "REVISION", value_parser = crate::cli::names::object)]
     #[arg(add = super::completion::retryable_revisions())]
     revision: Option<String>,
     #[command(flatten)]

@@ -65,7 +65,7 @@ pub(super) fn views(
             mode,
             missing: seen.is_some_and(|seen| seen.missing),
             digest: seen.and_then(|seen| seen.digest.clone()),
-            live: deployment.and_then(|d| live(&d.spec.config_maps, &name)),
+            live: deployment.and_then(|d| live(&d.spec.template.config_maps, &name)),
             stable: contents(&stable, &name),
             target: contents(&target, &name),
             name,

@@ -277,7 +277,7 @@ impl Cluster {
     pub(in crate::cli) fn names(mut self, deployment: &str, config_map: &str) -> Self {
         for view in &mut self.deployments {
             if view.metadata.name.as_deref() == Some(deployment) {
-                view.spec.config_maps = [config_map.to_owned()].into();
+                view.spec.template.config_maps = [config_map.to_owned()].into();
             }
         }
         self

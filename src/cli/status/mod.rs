@@ -4,6 +4,7 @@
 //! Reads and shows; judges nothing. The model is a pure function of what was
 //! read and the time, and text, JSON and `--watch` are made from it alone.
 
+mod below;
 mod caller;
 mod changes;
 mod config;
@@ -14,10 +15,11 @@ mod model;
 mod objects;
 pub(super) mod pods;
 pub(super) mod render;
+pub(super) mod said;
 mod screen;
 pub(super) mod text;
 mod tree;
-mod verdict;
+pub(super) mod verdict;
 mod watch;
 mod words;
 
@@ -116,6 +118,9 @@ pub async fn run(args: &StatusArgs, call: &mut Invocation<'_>) -> Result<Exit, C
         return watch::run(session.client, wanted, &view, &caller, call).await;
     }
     let plans = session.plans(&args.plans).await?;
+    if plans.is_empty() {
+        session.found_none(&args.plans, &mut call.streams).await?;
+    }
     if args.watch {
         let key = |plan: &StoredPlan| {
             let part = |part: &Option<String>| part.clone().unwrap_or_default();

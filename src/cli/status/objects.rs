@@ -9,7 +9,9 @@ use k8s_openapi::{
         apps::v1::{ControllerRevision, Deployment, ReplicaSet},
         core::v1::{ContainerStatus, Pod, PodCondition},
     },
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference, Time},
+    apimachinery::pkg::apis::meta::v1::{
+        LabelSelector, ManagedFieldsEntry, ObjectMeta, OwnerReference, Time,
+    },
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -18,6 +20,7 @@ use crate::{
     api::WorkloadRef,
     cluster::{Condition, replica_failure, view_of},
     config_maps::{self, Tracked},
+    fields::canon,
 };
 
 /// Annotation by which the Deployment's controller numbers templates, on the
@@ -29,7 +32,7 @@ const REVISION: &str = "deployment.kubernetes.io/revision";
 #[serde(default)]
 pub(super) struct DeploymentView {
     /// Trimmed metadata.
-    #[serde(deserialize_with = "meta")]
+    #[serde(deserialize_with = "edited_meta")]
     pub(super) metadata: ObjectMeta,
     /// What is wanted.
     pub(super) spec: DeploymentSpecView,
@@ -47,9 +50,18 @@ pub(super) struct DeploymentSpecView {
     pub(super) paused: bool,
     /// Which pods are its.
     pub(super) selector: LabelSelector,
-    /// ConfigMaps that its pod template names.
-    #[serde(rename = "template", deserialize_with = "config_map_names")]
+    /// What is told of its pod template.
+    #[serde(deserialize_with = "live_template")]
+    pub(super) template: LiveTemplate,
+}
+
+/// What is told of the pod template of a Deployment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LiveTemplate {
+    /// ConfigMaps that it names.
     pub(super) config_maps: BTreeSet<String>,
+    /// Its digest as the operator makes it; empty where it was not read.
+    pub(super) digest: String,
 }
 
 /// What a Deployment's controller says.
@@ -257,9 +269,44 @@ pub(super) fn is_owned(meta: &ObjectMeta, uid: &str) -> bool {
     owners.iter().any(|owner: &OwnerReference| owner.uid == uid)
 }
 
-/// Of a pod template, the ConfigMaps that it names.
-fn config_map_names<'de, D: Deserializer<'de>>(input: D) -> Result<BTreeSet<String>, D::Error> {
-    Ok(config_maps::names(&Value::deserialize(input)?))
+/// A pod template, of which most is not kept.
+fn live_template<'de, D: Deserializer<'de>>(input: D) -> Result<LiveTemplate, D::Error> {
+    let template = Value::deserialize(input)?;
+    Ok(LiveTemplate {
+        config_maps: config_maps::names(&template),
+        digest: canon::digest(&template),
+    })
+}
+
+/// The same of a Deployment, and of `managedFields` the times.
+fn edited_meta<'de, D: Deserializer<'de>>(input: D) -> Result<ObjectMeta, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Edited {
+        managed_fields: Vec<Edit>,
+        #[serde(flatten)]
+        rest: Value,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Edit {
+        time: Option<Time>,
+        subresource: Option<String>,
+    }
+    let Edited {
+        managed_fields,
+        rest,
+    } = Edited::deserialize(input)?;
+    let edits = managed_fields.into_iter().map(|edit| ManagedFieldsEntry {
+        time: edit.time,
+        subresource: edit.subresource,
+        ..ManagedFieldsEntry::default()
+    });
+    let slim = meta(rest).map_err(serde::de::Error::custom)?;
+    Ok(ObjectMeta {
+        managed_fields: Some(edits.collect()),
+        ..slim
+    })
 }
 
 /// Metadata without what is large and not shown, `managedFields` above all.

@@ -7,6 +7,7 @@ use super::{
     config,
     model::{ComponentView, Health, PlanStatus, PodTrouble, ReplicaSetStatus, Verdict},
     pods::age,
+    said::once,
     text::{Line, Tone, clock, span},
 };
 use crate::api::{ComponentState, Reason, Stage};
@@ -178,9 +179,11 @@ fn why(verdict: &Verdict, layout: Layout) -> Vec<Line> {
         if said.iter().any(|reason| reason.as_str() == verdict.reason) {
             return lines;
         }
-        lines.extend(labelled("Now", Tone::Plain, &verdict.message, layout));
+        let text = once(&verdict.message, &verdict.ways);
+        lines.extend(labelled("Now", Tone::Plain, &text, layout));
     } else if !verdict.message.is_empty() {
-        lines.extend(labelled("Why", Tone::Plain, &verdict.message, layout));
+        let text = once(&verdict.message, &verdict.ways);
+        lines.extend(labelled("Why", Tone::Plain, &text, layout));
     }
     lines
 }

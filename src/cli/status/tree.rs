@@ -10,14 +10,16 @@ use k8s_openapi::{
 };
 
 use super::{
-    Caller, config,
+    Caller,
+    below::{self, Unseen},
+    config,
     model::{
         ComponentView, CurrentRelease, DeploymentCounts, Health, LastRelease, PlanStatus,
         ReplicaSetStatus, Revisions,
     },
     objects::{DeploymentView, PodView, ReplicaSetView, RevisionView, is_owned, template_number},
     pods::{self, PodHealth},
-    verdict,
+    verdict::{self, Facts, last_edit},
 };
 use crate::{
     api::{ComponentState, ComponentStatus, ReleasePlanStatus, StoredPlan},
@@ -99,7 +101,13 @@ pub(super) fn summary(stored: &StoredPlan, now: Timestamp, caller: &Caller) -> P
         name: stored.metadata.name.clone().unwrap_or_default(),
         phase: status.phase,
         step: status.step.clone(),
-        verdict: verdict::of(stored, &status, parsed.as_ref().ok(), now, caller),
+        verdict: verdict::of(&Facts {
+            stored,
+            status: &status,
+            plan: parsed.as_ref().ok(),
+            now,
+            caller,
+        }),
         revisions: Revisions {
             stable: status.stable_revision.clone(),
             target: status.target_revision.clone(),
@@ -129,14 +137,35 @@ pub(super) fn tree(
         .map(|component| view(component, &scope, &status, world, now))
         .collect::<Vec<_>>();
     let mut plan = summary(stored, now, caller);
-    if components.iter().any(|c| c.health == Health::Failed) {
-        verdict::broken_since(&mut plan.verdict, stored, &status, caller);
-    }
+    let facts = Facts {
+        stored,
+        status: &status,
+        plan: parsed.as_ref().ok(),
+        now,
+        caller,
+    };
+    let unseen = unseen(&scope, &status, world);
+    below::agree(&mut plan.verdict, &facts, &components, unseen.as_ref());
     PlanStatus {
         components: Some(components),
         unread: world.unread.clone(),
         ..plan
     }
+}
+
+/// A Deployment whose live template is not the one that was judged.
+fn unseen(scope: &[Scope], status: &ReleasePlanStatus, world: &World<'_>) -> Option<Unseen> {
+    scope.iter().find_map(|component| {
+        let reference = component.target.to_ref();
+        let known = status.components.iter().find(|c| c.workload == reference)?;
+        let judged = known.live_digest.as_ref()?;
+        let live = world.deployments.get(component.target.name.as_str())?;
+        let digest = &live.spec.template.digest;
+        (!digest.is_empty() && digest != judged).then(|| Unseen {
+            workload: workload(&component.target),
+            at: last_edit(&live.metadata),
+        })
+    })
 }
 
 fn release(status: &ReleasePlanStatus) -> Option<CurrentRelease> {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use k8s_openapi::{
-    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time},
     jiff::{SignedDuration, Timestamp},
 };
 
@@ -20,39 +20,39 @@ use super::{
 use crate::{
     api::{
         Cause, ComponentState, ConditionType, Phase, Reason, RefusedContent, ReleasePlanStatus,
-        ReleaseResult, Stage, StoredPlan,
+        Stage, StoredPlan,
     },
     cli::orders::order::{annotate, out_of_rollback, retry_of, undo_to},
+    machine::{holding, scope},
     plan::{Plan, abortable},
 };
 
 /// An edit that the operator has not seen for this long tells that it is away.
-const AWAY: Duration = Duration::from_secs(15);
+pub(in crate::cli) const AWAY: Duration = Duration::from_secs(10);
+/// The reason while the operator has not looked at what was edited.
+pub(super) const EDITED: &str = "Edited";
 
 /// What a verdict is made from.
-struct Facts<'a> {
-    stored: &'a StoredPlan,
-    status: &'a ReleasePlanStatus,
-    plan: Option<&'a Plan>,
-    now: Timestamp,
-    caller: &'a Caller,
+pub(super) struct Facts<'a> {
+    pub(super) stored: &'a StoredPlan,
+    pub(super) status: &'a ReleasePlanStatus,
+    pub(super) plan: Option<&'a Plan>,
+    pub(super) now: Timestamp,
+    pub(super) caller: &'a Caller,
+}
+
+/// When somebody last edited an object, as its managedFields tell; writes of its
+/// status are none.
+pub(in crate::cli) fn last_edit(meta: &ObjectMeta) -> Option<Time> {
+    let entries = meta.managed_fields.iter().flatten();
+    let edits = entries.filter(|entry| entry.subresource.is_none());
+    let times = edits.filter_map(|entry| entry.time.clone());
+    times.max_by_key(|time| time.0)
 }
 
 /// What a plan waits for.
-pub(super) fn of(
-    stored: &StoredPlan,
-    status: &ReleasePlanStatus,
-    plan: Option<&Plan>,
-    now: Timestamp,
-    caller: &Caller,
-) -> Verdict {
-    let facts = Facts {
-        stored,
-        status,
-        plan,
-        now,
-        caller,
-    };
+pub(super) fn of(facts: &Facts<'_>) -> Verdict {
+    let Facts { stored, status, .. } = facts;
     if let Some(fault) = &stored.status_fault {
         return facts.plain(
             "StatusUnreadable",
@@ -68,30 +68,6 @@ pub(super) fn of(
         return facts.edited(ready);
     }
     facts.told(ready)
-}
-
-/// What is released was healthy, and is not any more: after a release nobody
-/// judges, so that nothing goes back by itself.
-pub(super) fn broken_since(
-    verdict: &mut Verdict,
-    stored: &StoredPlan,
-    status: &ReleasePlanStatus,
-    caller: &Caller,
-) {
-    if verdict.health != Health::Ok {
-        return;
-    }
-    let facts = Facts {
-        stored,
-        status,
-        plan: None,
-        now: Timestamp::UNIX_EPOCH,
-        caller,
-    };
-    verdict.health = Health::Failed;
-    "Was healthy when it was released, and is not now".clone_into(&mut verdict.title);
-    "nothing goes back by itself: only a release is judged".clone_into(&mut verdict.next);
-    verdict.ways.extend(facts.undo());
 }
 
 fn condition(status: &ReleasePlanStatus, type_: ConditionType) -> Option<&Condition> {
@@ -130,18 +106,14 @@ impl Facts<'_> {
     }
 
     /// A command about this plan, as it can be pasted anywhere.
-    fn command(&self, verb: &str, more: &str) -> Option<String> {
-        let (name, namespace) = (self.name(), self.namespace());
+    pub(super) fn command(&self, verb: &str, more: &str) -> Option<String> {
+        let name = if verb == "check" { "" } else { self.name() };
+        let namespace = self.namespace();
         Some(self.caller.command(verb, name, more, namespace))
     }
 
     fn kubectl(&self, rest: &str) -> Option<String> {
         Some(self.caller.kubectl(rest, self.namespace()))
-    }
-
-    fn doctor(&self) -> Way {
-        let namespace = self.caller.kubectl("get pods", "belay-system");
-        way("see whether the operator runs", Some(namespace))
     }
 
     fn plain(&self, reason: &str, title: &str, message: String, next: &str) -> Verdict {
@@ -162,6 +134,11 @@ impl Facts<'_> {
     fn unseen(&self) -> Verdict {
         let since = self.stored.metadata.creation_timestamp.clone();
         let away = self.is_long(since.as_ref());
+        let title = if away {
+            "Nobody has looked at this plan yet: is the operator running?"
+        } else {
+            "Not looked at by the operator yet"
+        };
         let next = "the operator looks at a new plan within seconds while it runs";
         Verdict {
             health: if away {
@@ -175,23 +152,19 @@ impl Facts<'_> {
             } else {
                 Vec::new()
             },
-            ..self.plain(
-                "New",
-                "Not looked at by the operator yet",
-                String::new(),
-                next,
-            )
+            ..self.plain("New", title, String::new(), next)
         }
     }
 
     /// A plan whose newest edit the operator has not looked at.
     fn edited(&self, ready: &Condition) -> Verdict {
-        let entries = self.stored.metadata.managed_fields.iter().flatten();
-        let edits = entries.filter(|entry| entry.subresource.is_none());
-        let since = edits
-            .filter_map(|entry| entry.time.clone())
-            .max_by_key(|time| time.0);
+        let since = last_edit(&self.stored.metadata);
         let away = self.is_long(since.as_ref());
+        let title = if away {
+            "Nobody has looked at the last edit of the plan: is the operator running?"
+        } else {
+            "The last edit is not looked at by the operator yet"
+        };
         let message = format!(
             "the plan is at generation {}, the operator has seen {}; before that: {} ({})",
             self.stored.metadata.generation.unwrap_or_default(),
@@ -212,12 +185,7 @@ impl Facts<'_> {
             } else {
                 Vec::new()
             },
-            ..self.plain(
-                "Edited",
-                "The last edit is not looked at by the operator yet",
-                message,
-                next,
-            )
+            ..self.plain(EDITED, title, message, next)
         }
     }
 
@@ -252,6 +220,7 @@ impl Facts<'_> {
         match reason {
             Some(Reason::Paused | Reason::WorkloadPaused | Reason::Undone) => Health::Held,
             Some(Reason::RollbackStarted | Reason::RollingBack) => Health::Failed,
+            Some(reason) if words::waits_for_person(reason) => Health::Failed,
             _ if holds(self.status, ConditionType::Stalled).is_some() => Health::Failed,
             _ if self.status.phase == Some(Phase::Rollback) => Health::Failed,
             _ => Health::Working,
@@ -313,13 +282,7 @@ impl Facts<'_> {
     /// The refused content that holds the plan where it is.
     fn refused(&self) -> Option<&RefusedContent> {
         let content = self.plan.map(Plan::content);
-        let last = self.status.history.last();
-        let last = last.filter(|record| record.result == ReleaseResult::RolledBack);
-        let last = last.and_then(|record| record.revision.as_deref());
-        self.status.refused.iter().rev().find(|refused| {
-            (refused.spec.is_some() && refused.spec.as_deref() == content)
-                || (refused.spec.is_none() && last == Some(refused.revision.as_str()))
-        })
+        holding(&scope(self.plan, self.status), self.status, content)
     }
 
     /// The first component whose deadline comes, and when that is.
@@ -351,7 +314,7 @@ impl Facts<'_> {
         if let (Some(Stage::Promote | Stage::Bake), Some((component, at)), false) =
             (stage, self.deadline(), stalled)
         {
-            let text = format!("all goes back if {component} makes no progress");
+            let text = format!("{} if {component} makes no progress", self.end());
             return (text, Some(Time(at)));
         }
         if reason == Some(Reason::Baking)
@@ -426,8 +389,14 @@ impl Facts<'_> {
                 ways.push(self.undo());
                 ways.push(self.retry());
             }
-            Reason::Paused => ways.push(Some(way("go on", self.command("resume", "")))),
-            Reason::WorkloadPaused => ways.extend(self.paused_workloads()),
+            Reason::Paused => {
+                ways.push(Some(way("go on", self.command("resume", ""))));
+                ways.push(abort("go back now"));
+            }
+            Reason::WorkloadPaused => {
+                ways.extend(self.paused_workloads());
+                ways.push(abort("go back now"));
+            }
             Reason::StatusLost => ways.push(self.undo()),
             Reason::InvalidPlan | Reason::NotAvailableYet => {
                 let edit = format!("edit releaseplan {}", self.name());
@@ -499,7 +468,7 @@ impl Facts<'_> {
     }
 
     /// The revision that `undo` goes to by itself.
-    fn undo(&self) -> Option<Way> {
+    pub(super) fn undo(&self) -> Option<Way> {
         let to = undo_to(self.stored)?;
         let command = self.command("undo", &format!("--to {to}"));
         Some(way("go to an earlier revision", command))
@@ -556,7 +525,13 @@ mod tests {
         });
         let told = |plan: &StoredPlan| {
             let status = plan.status.clone().unwrap();
-            let verdict = of(plan, &status, None, noon(), &Caller::default());
+            let verdict = of(&Facts {
+                stored: plan,
+                status: &status,
+                plan: None,
+                now: noon(),
+                caller: &Caller::default(),
+            });
             let ways = verdict.ways.into_iter();
             ways.filter_map(|way| way.command).collect::<Vec<_>>()
         };

@@ -53,6 +53,27 @@ pub(super) const fn title(reason: Reason, paused: bool) -> &'static str {
     }
 }
 
+/// Whether nothing goes on until a person decides, whatever else goes on.
+pub(super) const fn waits_for_person(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::RolledBack
+            | Reason::ReleaseFailed
+            | Reason::TemplateMismatch
+            | Reason::InvalidPlan
+            | Reason::NotAvailableYet
+            | Reason::Frozen
+            | Reason::RollbackAborted
+            | Reason::RevisionLost
+            | Reason::SnapshotLost
+            | Reason::ConfigMapRefused
+            | Reason::ConfigMapEdited
+            | Reason::Contended
+            | Reason::Conflict
+            | Reason::StatusLost
+    )
+}
+
 /// What happens next by itself.
 pub(super) const fn next(reason: Option<Reason>) -> &'static str {
     let Some(reason) = reason else {

@@ -16,6 +16,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use futures::{Stream, StreamExt as _, stream::select_all};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use kube::{
     Api,
     runtime::{
@@ -28,6 +29,12 @@ use serde::Serialize;
 use self::{
     live::{Live, Word},
     verdict::{Outcome, State, generation, judge, of_deployments},
+};
+use super::status::{
+    Caller,
+    pods::age,
+    text::span,
+    verdict::{AWAY, last_edit},
 };
 use super::{
     BAD, CliError, Document, Exit, GOOD, Invocation, Kind, Session, SomePlans, Streams, Target,
@@ -113,6 +120,8 @@ struct Waited {
     unsure: Option<Instant>,
     state: State,
     over: bool,
+    /// When the plan was edited last.
+    edited: Option<Time>,
     /// The last line about its progress.
     told: String,
 }
@@ -164,6 +173,7 @@ pub(super) async fn run(args: &WaitArgs, call: &mut Invocation<'_>) -> Result<Ex
         }
     };
     if waited.is_empty() && targets.is_empty() {
+        session.found_none(&args.plans, &mut call.streams).await?;
         return Err(CliError::usage(
             "there is no plan to wait for",
             "belay wait NAME",
@@ -179,8 +189,12 @@ pub(super) async fn run(args: &WaitArgs, call: &mut Invocation<'_>) -> Result<Ex
         return Ok(Exit::Timeout);
     }
     let mut worst = Exit::Done;
-    for waited in waited {
+    let (now, caller) = (call.clock.now(), Caller::of(call));
+    for mut waited in waited {
         let exit = exit(&waited, args.goal);
+        if exit == Exit::Timeout {
+            waited.late(args.timeout, now, &caller);
+        }
         worst = worse(worst, exit);
         print(&mut call.streams, args, waited, exit)?;
     }
@@ -219,6 +233,7 @@ async fn begin(
             unsure: None,
             state: judge(&plan, asked),
             over: false,
+            edited: None,
             told: String::new(),
         };
         one.see(&plan, session, streams).await?;
@@ -246,6 +261,7 @@ fn unanswered(
             unsure: None,
             state: judge(&unknown, None),
             over: false,
+            edited: None,
             told: String::new(),
         })
     });
@@ -269,10 +285,17 @@ impl Waited {
         session: &Session,
         streams: &mut Streams<'_>,
     ) -> Result<(), CliError> {
+        let theirs = self.live.deployments().filter(|_| !self.bound);
+        if theirs.is_some() {
+            // Newer content of the plan has what was applied to a Deployment in
+            // it, whoever changed what else: its release is the one to wait for.
+            self.asked = generation(plan);
+        }
         let mut state = judge(plan, self.asked);
-        if let Some(templated) = self.live.deployments().filter(|_| !self.bound) {
+        if let Some(templated) = theirs {
             state = of_deployments(state, plan, templated);
         }
+        self.edited = last_edit(&plan.metadata);
         (self.state, self.over) = (state.clone(), false);
         if state.outcome.is_some() {
             self.over = match self.live.word(plan, &state, session).await? {
@@ -308,6 +331,29 @@ impl Waited {
             Err(error) if passes(&error) => Ok(()),
             seen => seen,
         }
+    }
+
+    /// Says at a timeout if it is the operator that did not come.
+    fn late(&mut self, timeout: Duration, now: Timestamp, caller: &Caller) {
+        let seen = self.state.outcome.is_none() && self.state.reason != verdict::UNSEEN;
+        if seen || self.uid.is_none() {
+            return;
+        }
+        // A verdict that is about something older tells nothing of when.
+        let edited = self
+            .edited
+            .as_ref()
+            .filter(|_| self.state.outcome.is_none());
+        let waited = edited.map_or(timeout, |at| age(at, now));
+        self.state.reason = verdict::UNSEEN.to_owned();
+        verdict::NOT_YET.clone_into(&mut self.state.message);
+        if waited <= AWAY {
+            return;
+        }
+        let made = edited.map_or_else(String::new, |_| format!(", made {} ago", span(waited)));
+        let check = caller.command("check", "", "", &self.namespace);
+        self.state.message =
+            format!("nobody has looked at this change{made}: is the operator running? {check}");
     }
 
     fn gone(&mut self) {

@@ -119,6 +119,7 @@ fn exit_codes_follow_what_was_waited_for() {
         bound: false,
         live: Live::of(&with(|_| {}), &[], "s"),
         unsure: None,
+        edited: None,
         over: outcome.is_some(),
         told: String::new(),
         state: State {
@@ -242,4 +243,51 @@ fn only_errors_that_may_pass_are_waited_out() {
     };
     assert!(passes(&error(503)) && passes(&error(429)));
     assert!(!passes(&error(401)) && !passes(&error(403)));
+}
+
+/// What a pipeline is told that waited in vain.
+#[test]
+fn a_timeout_tells_apart_a_slow_release_and_an_operator_that_is_away() {
+    let told = |change: &dyn Fn(&mut serde_json::Value), timeout: u64| {
+        let plan = with(change);
+        let mut waited = Waited {
+            namespace: "s".into(),
+            name: "shop".into(),
+            uid: plan.metadata.uid.clone(),
+            asked: Some(4),
+            bound: false,
+            live: Live::of(&plan, &[], "s"),
+            unsure: None,
+            edited: last_edit(&plan.metadata),
+            over: false,
+            told: String::new(),
+            state: judge(&plan, Some(4)),
+        };
+        let now = crate::cli::testing::noon();
+        waited.late(Duration::from_secs(timeout), now, &Caller::default());
+        format!("{}: {}", waited.state.reason, waited.state.message)
+    };
+    let edited = |time: &'static str| {
+        move |plan: &mut serde_json::Value| {
+            plan["metadata"]["generation"] = json!(8);
+            plan["metadata"]["managedFields"] = json!([{"manager": "m", "time": time}]);
+        }
+    };
+    let away = "is the operator running? belay check -n s";
+    assert_eq!(
+        told(&edited("2026-03-01T11:59:20Z"), 30),
+        format!("Unseen: nobody has looked at this change, made 40s ago: {away}")
+    );
+    let not_yet = "Unseen: the operator has not looked at it yet";
+    assert_eq!(told(&edited("2026-03-01T11:59:58Z"), 0), not_yet);
+    // A verdict that is about an older template of a followed Deployment.
+    assert_eq!(
+        told(&|_| {}, 30),
+        format!("Unseen: nobody has looked at this change: {away}")
+    );
+    assert_eq!(told(&|_| {}, 0), not_yet);
+    let slow = |plan: &mut serde_json::Value| {
+        plan["status"]["conditions"] = conditions("False", "Promoting", "1 of 2");
+    };
+    assert_eq!(told(&slow, 30), "Promoting: 1 of 2");
 }

@@ -18,6 +18,8 @@ use crate::{
 
 /// The reason while the operator has not looked at what was changed.
 pub(super) const UNSEEN: &str = "Unseen";
+/// The same in words.
+pub(super) const NOT_YET: &str = "the operator has not looked at it yet";
 
 /// How what was asked for ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -83,7 +85,7 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
         return state(None, Reason::Deleting.as_str(), "the plan is being deleted");
     }
     let Some(ready) = ready else {
-        return state(None, UNSEEN, "the operator has not looked at it yet");
+        return state(None, UNSEEN, NOT_YET);
     };
     let judged = asked.is_none_or(|asked| status.observed_release_generation >= Some(asked));
     let newer = asked.is_some_and(|asked| generation(plan) > Some(asked));
@@ -98,7 +100,7 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
         };
     }
     if status.observed_generation < plan.metadata.generation {
-        return state(None, UNSEEN, "the operator has not looked at it yet");
+        return state(None, UNSEEN, NOT_YET);
     }
     if let Some((order, revision)) = order(plan) {
         let text = format!("{order} names {revision} and is not carried out yet");

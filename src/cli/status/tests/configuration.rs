@@ -168,6 +168,12 @@ fn of_a_live_template_only_the_names_are_kept() {
         "containers": [{"name": "app", "envFrom": [{"configMapRef": {"name": "one"}}]}],
         "volumes": [{"name": "v", "configMap": {"name": "two"}}]}}}});
     let view: DeploymentView = serde_json::from_value(read).unwrap();
-    let names: Vec<&str> = view.spec.config_maps.iter().map(String::as_str).collect();
+    let names: Vec<&str> = view
+        .spec
+        .template
+        .config_maps
+        .iter()
+        .map(String::as_str)
+        .collect();
     assert_eq!(names, ["one", "two"]);
 }

@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 
 use super::super::{
     fixtures::*,
-    model::Health,
+    model::{Health, Way},
     render::{Layout, fitted, tree},
     text::Line,
 };
+use crate::fields::canon;
 
 fn shown(cluster: &Cluster, width: usize) -> String {
     text(&tree(
@@ -117,6 +118,9 @@ fn an_edit_that_nobody_looks_at_is_told_before_an_old_verdict() {
     });
     assert_eq!(edited.verdict.reason, "Edited");
     assert_eq!(edited.verdict.health, Health::Failed);
+    assert!(edited.verdict.title.contains("is the operator running?"));
+    let command = edited.verdict.ways[0].command.as_deref();
+    assert_eq!(command, Some("belay check -n web"));
     assert!(
         edited.verdict.message.contains("RolledBack"),
         "{}",
@@ -155,6 +159,251 @@ fn what_breaks_after_its_release_is_not_called_healthy() {
     let text = shown(&cluster, 80);
     assert!(text.starts_with("✗ shop  Was healthy"), "{text}");
     assert!(text.contains("  Pods    web-2c8c9d7754-"), "{text}");
+}
+
+/// The fixture `promoting` with another plan.
+fn going(change: impl FnOnce(&mut Value)) -> Cluster {
+    let cluster = promoting();
+    let mut plan = serde_json::to_value(cluster.plan.as_ref().unwrap()).unwrap();
+    change(&mut plan);
+    Cluster {
+        plan: Some(serde_json::from_value(plan).unwrap()),
+        ..cluster
+    }
+}
+
+#[test]
+fn a_release_with_a_pod_in_trouble_says_that_it_may_end_before_the_deadline() {
+    let next = |change: &dyn Fn(&mut Value)| going(change).status().verdict.next;
+    let deadline = "or if web makes no progress";
+    assert_eq!(
+        next(&|plan| plan["spec"]["failFast"] = json!({"restarts": 5})),
+        format!(
+            "all goes back as soon as a container has restarted 5 times (failFast), {deadline}"
+        )
+    );
+    assert_eq!(
+        next(&|plan| plan["spec"]["onFailure"] = json!("Freeze")),
+        format!(
+            "it stops where it is as soon as a container has restarted 3 times (failFast), {deadline}"
+        )
+    );
+    assert_eq!(
+        next(&|plan| plan["status"]["stableRevision"] = Value::Null),
+        format!(
+            "it fails and stays in place as soon as a container has restarted 3 times (failFast), {deadline}"
+        )
+    );
+    // Its pods keep their restarts, and only the deadline judges them.
+    assert_eq!(
+        next(&|plan| plan["status"]["release"]["retried"] = json!(true)),
+        "all goes back if web makes no progress"
+    );
+    // Without a deadline that runs.
+    assert_eq!(
+        next(&|plan| plan["status"]["components"][0]["progressAt"] = Value::Null),
+        "all goes back as soon as a container has restarted 3 times (failFast); \
+         done once all components are available"
+    );
+    // Of old pods nothing is said, and of new ones that only start.
+    let mut old = promoting();
+    old.pods
+        .retain(|pod| !pod.metadata.name.as_deref().unwrap().starts_with("web-2"));
+    let old = old.pods("web", 1, 1, &crashing());
+    assert_eq!(
+        old.status().verdict.next,
+        "all goes back if web makes no progress"
+    );
+    let mut pulls = promoting();
+    pulls
+        .pods
+        .retain(|pod| !pod.metadata.name.as_deref().unwrap().starts_with("web-2"));
+    let first = json!({"phase": "Pending", "containerStatuses": [{
+        "name": "app", "ready": false, "restartCount": 0, "image": "x", "imageID": "",
+        "state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}]});
+    assert_eq!(
+        pulls.pods("web", 2, 1, &first).status().verdict.next,
+        format!(
+            "all goes back as soon as the kubelet backs off from pulling (failFast), {deadline}"
+        )
+    );
+}
+
+/// A plan at rest with a reason, of which `web` is not well.
+fn resting(ready: bool, reason: &str, web: &[(&str, i32, i32)], crash: bool) -> Cluster {
+    let type_ = if ready { "Ready" } else { "Reconciling" };
+    let message = format!("{STABLE} is released and healthy");
+    let status = json!({
+        "observedGeneration": 4, "phase": "Stable", "stableRevision": STABLE,
+        "conditions": conditions(reason, type_, "2026-03-01T03:03:58Z", &message),
+        "components": [component("web", "Stable", None)],
+    });
+    let spec = json!({"components": [{"workload": {"kind": "Deployment", "name": "web"}}]});
+    let cluster = Cluster::new(&spec, &status).deployment("web", 2, web);
+    if crash {
+        return cluster.pods("web", web.len(), 2, &crashing());
+    }
+    cluster
+}
+
+#[test]
+fn the_top_line_and_the_marks_below_agree() {
+    let top = |cluster: &Cluster| {
+        let status = cluster.status();
+        let text = shown(cluster, 80);
+        let marks: Vec<char> = text
+            .lines()
+            .filter_map(|line| line.chars().next())
+            .filter(|c| "✓~=✗".contains(*c))
+            .collect();
+        assert_eq!(marks.len(), 2, "{text}");
+        assert_eq!(marks[0], marks[1], "{text}");
+        (status.verdict.health, text)
+    };
+    let (health, _) = top(&resting(true, "Released", &[("web:1", 2, 2)], false));
+    assert_eq!(health, Health::Ok);
+    let (health, text) = top(&resting(true, "Released", &[("web:1", 2, 0)], true));
+    assert_eq!(health, Health::Failed);
+    assert!(
+        text.contains("deployment/web: 0 of 2 pods are available"),
+        "{text}"
+    );
+    assert!(!text.contains("released and healthy"), "{text}");
+    let (health, text) = top(&resting(true, "Released", &[("web:1", 2, 1)], false));
+    assert_eq!(health, Health::Working);
+    assert!(text.contains("not all pods are available"), "{text}");
+    assert!(!text.contains("healthy"), "{text}");
+    for reason in ["BaselineUnavailable", "Undone", "Paused"] {
+        let (health, text) = top(&resting(false, reason, &[("web:1", 2, 0)], true));
+        assert_eq!(health, Health::Failed, "{text}");
+    }
+    let (health, _) = top(&resting(
+        false,
+        "BaselineUnavailable",
+        &[("web:1", 2, 0)],
+        false,
+    ));
+    assert_eq!(health, Health::Working);
+}
+
+#[test]
+fn what_may_not_be_read_makes_a_plan_no_worse() {
+    let mut cluster = resting(true, "Released", &[("web:1", 2, 2)], false);
+    cluster.deployments.clear();
+    cluster.unread.push("deployments are not shown".to_owned());
+    let text = shown(&cluster, 80);
+    assert!(text.starts_with("✓ shop  Released and healthy"), "{text}");
+}
+
+/// Whatever else of a release goes on meanwhile.
+#[test]
+fn what_waits_for_a_person_is_marked_so() {
+    for reason in [
+        "Contended",
+        "TemplateMismatch",
+        "ConfigMapRefused",
+        "SnapshotLost",
+    ] {
+        let held = going(|plan| {
+            for condition in plan["status"]["conditions"].as_array_mut().unwrap() {
+                condition["reason"] = json!(reason);
+            }
+        });
+        assert_eq!(held.status().verdict.health, Health::Failed, "{reason}");
+    }
+}
+
+#[test]
+fn a_pause_in_mid_release_can_be_ended_either_way_and_says_so_once() {
+    let paused = going(|plan| {
+        plan["spec"]["paused"] = json!(true);
+        for condition in plan["status"]["conditions"].as_array_mut().unwrap() {
+            condition["reason"] = json!("Paused");
+            condition["message"] = json!(
+                "forward motion is held: the plan is paused (spec.paused). To go on: kubectl patch relplan shop -n web --type merge -p '{\"spec\":{\"paused\":false}}'"
+            );
+        }
+    });
+    let text = shown(&paused, 200);
+    let abort = format!("go back now: belay abort shop --revision {TARGET} -n web");
+    for words in [
+        "  Why     forward motion is held: the plan is paused (spec.paused)\n",
+        "  Do      go on: belay resume shop -n web\n",
+        &abort,
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    // Programs get the operator's own words.
+    assert!(paused.status().verdict.message.contains("kubectl patch"));
+}
+
+#[test]
+fn a_live_template_that_nobody_looked_at_stands_on_top() {
+    let template = json!({"spec": {"containers": [{"name": "app", "image": "web:2"}]}});
+    let edited = |at: &str, judged: &Value| {
+        let mut cluster = resting(true, "Released", &[("web:1", 2, 2)], false);
+        let status = cluster.plan.as_mut().unwrap().status.as_mut().unwrap();
+        status.components[0].live_digest = Some(canon::digest(judged));
+        cluster.deployments = vec![
+            serde_json::from_value(json!({
+                "metadata": {"name": "web", "uid": "web", "generation": 7, "managedFields": [
+                    {"manager": "kubectl-set", "operation": "Update", "time": at},
+                    {"manager": "kube-controller-manager", "operation": "Update",
+                     "subresource": "status", "time": "2026-03-01T03:04:11Z"}]},
+                "spec": {"replicas": 2, "template": template},
+                "status": {"observedGeneration": 7, "replicas": 2, "updatedReplicas": 2,
+                           "readyReplicas": 2, "availableReplicas": 2}}))
+            .unwrap(),
+        ];
+        cluster
+    };
+    let other = json!({"spec": {}});
+    let long = edited("2026-03-01T03:03:32Z", &other);
+    let verdict = long.status().verdict;
+    assert_eq!(
+        (verdict.health, verdict.reason.as_str()),
+        (Health::Failed, "Edited")
+    );
+    let text = shown(&long, 200);
+    for words in [
+        "✗ shop  Nobody has looked at the pod template of deployment/web as it is now: is the operator running?",
+        "03:03:32Z, 40s ago",
+        "belay check -n web",
+        "before that: ",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    assert!(!text.contains("nothing goes back by itself"), "{text}");
+    let fresh = edited("2026-03-01T03:04:05Z", &other);
+    assert_eq!(fresh.status().verdict.health, Health::Working);
+    let seen = edited("2026-03-01T03:03:32Z", &template);
+    assert_eq!(seen.status().verdict.health, Health::Ok);
+}
+
+/// As the operator decides it: contents of a followed component that were put
+/// back are no longer what the plan says.
+#[test]
+fn the_cause_of_refused_contents_is_found_as_the_operator_finds_it() {
+    let cluster = rolled_back();
+    let mut plan = serde_json::to_value(cluster.plan.as_ref().unwrap()).unwrap();
+    plan["spec"] = json!({"components": [
+        {"workload": {"kind": "Deployment", "name": "web"}, "configMaps": ["web-config"]}]});
+    plan["status"]["refused"][0]["spec"] = json!("another");
+    plan["status"]["refused"][0]["live"] = json!([
+        {"workload": {"kind": "Deployment", "name": "web"}, "digest": "d"}]);
+    let plan = serde_json::from_value(plan).unwrap();
+    let status = Cluster {
+        plan: Some(plan),
+        ..cluster
+    }
+    .status();
+    assert!(status.verdict.cause.is_some());
+    let retry = |way: &Way| way.command.as_ref().is_some_and(|c| c.contains(" retry "));
+    assert!(
+        status.verdict.ways.iter().any(retry),
+        "{:?}",
+        status.verdict.ways
+    );
 }
 
 #[test]

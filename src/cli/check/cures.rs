@@ -1,0 +1,66 @@
+//! What to do about the operator, wherever it runs.
+//!
+//! Webhook configurations that name a URL belong to an operator that is a process
+//! somewhere, and no Deployment of this cluster. Pure text.
+
+use super::facts::Facts;
+
+/// What sets the webhook configurations up.
+pub(super) const APPLY_HOOKS: &str = "kubectl apply -f deploy/webhooks.yaml";
+
+/// Where the webhooks are reached, if not by a Service.
+pub(super) fn url(facts: &Facts) -> Option<&str> {
+    let mut all = [&facts.mutating, &facts.validating].into_iter();
+    all.find_map(|hooks| hooks.as_ref().ok()?.as_ref()?.url.as_deref())
+}
+
+/// What makes the operator see to its certificate.
+pub(super) fn restart(facts: &Facts) -> String {
+    url(facts).map_or_else(
+        || {
+            let operator = &facts.operator;
+            format!("kubectl -n {operator} rollout restart deployment/belay")
+        },
+        |url| format!("restart the operator that serves {url}"),
+    )
+}
+
+/// What tells whether the operator runs, and why not.
+pub(super) fn look(facts: &Facts) -> String {
+    url(facts).map_or_else(
+        || {
+            let operator = &facts.operator;
+            format!("kubectl -n {operator} get pods; kubectl -n {operator} logs deployment/belay")
+        },
+        |url| format!("see that the operator that serves {url} runs, and read its log"),
+    )
+}
+
+/// What lies between the API server and the operator.
+pub(super) fn network(facts: &Facts) -> String {
+    url(facts).map_or_else(
+        || {
+            format!(
+                "see that the operator runs in {}, and that a NetworkPolicy or firewall lets the API server reach port 8443 of its pod",
+                facts.operator
+            )
+        },
+        |url| {
+            format!(
+                "see that the operator that serves {url} runs, and that the API server reaches that address"
+            )
+        },
+    )
+}
+
+/// What brings the webhook configurations back.
+pub(super) fn configure(facts: &Facts) -> String {
+    url(facts).map_or_else(
+        || APPLY_HOOKS.to_owned(),
+        |url| {
+            format!(
+                "{APPLY_HOOKS}, then restart the operator that serves {url}: it writes that address anew"
+            )
+        },
+    )
+}

@@ -1,0 +1,195 @@
+//! What the workloads of a plan add to its verdict, so that the line on top never
+//! promises more than the marks below it show.
+//!
+//! The operator's word is taken for what it judged. What it has not seen, and
+//! what came after its judgement, is told here; nothing is judged anew.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{
+    model::{ComponentView, Health, PodTrouble, Verdict, Way},
+    pods::age,
+    verdict::{AWAY, EDITED, Facts},
+};
+use crate::api::{Phase, Reason, Stage};
+
+/// Workloads that are named of those that are not well.
+const NAMED: usize = 3;
+
+/// A Deployment whose live template the operator has not looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Unseen {
+    /// As commands take it.
+    pub(super) workload: String,
+    /// When it was edited last.
+    pub(super) at: Option<Time>,
+}
+
+/// Puts what is below a plan into its verdict.
+pub(super) fn agree(
+    verdict: &mut Verdict,
+    facts: &Facts<'_>,
+    components: &[ComponentView],
+    unseen: Option<&Unseen>,
+) {
+    let rests = facts.status.release.is_none();
+    let reason = verdict.reason.clone();
+    let is = |reasons: &[Reason]| reasons.iter().any(|r| r.as_str() == reason);
+    if rests
+        && (verdict.health == Health::Ok || is(&[Reason::RolledBack, Reason::Undone]))
+        && let Some(unseen) = unseen
+    {
+        return not_seen(verdict, facts, unseen);
+    }
+    if !rests {
+        return fail_fast(verdict, facts, components);
+    }
+    let worst = worst(components);
+    match (verdict.health, worst) {
+        (Health::Ok, Health::Failed) => {
+            verdict.health = worst;
+            "Was healthy when it was released, and is not now".clone_into(&mut verdict.title);
+            verdict.message = unwell(components);
+            // Since when is not known here.
+            verdict.since = None;
+            "nothing goes back by itself: only a release is judged".clone_into(&mut verdict.next);
+            verdict.ways.extend(facts.undo());
+        }
+        (Health::Ok, Health::Working | Health::Held) => {
+            verdict.health = worst;
+            "Released; not all pods are available at present".clone_into(&mut verdict.title);
+            verdict.message = unwell(components);
+            verdict.since = None;
+        }
+        (Health::Held, Health::Failed) => {
+            verdict.health = worst;
+            verdict.title.push_str("; not all of it is healthy");
+        }
+        (Health::Working, Health::Failed)
+            if is(&[Reason::BaselineUnavailable, Reason::TargetsMissing]) =>
+        {
+            verdict.health = worst;
+        }
+        _ => {}
+    }
+}
+
+/// The old verdict says nothing of what is live now.
+fn not_seen(verdict: &mut Verdict, facts: &Facts<'_>, unseen: &Unseen) {
+    let at = unseen.at.as_ref();
+    let away = at.is_some_and(|at| age(at, facts.now) > AWAY);
+    let what = format!("the pod template of {}", unseen.workload);
+    let title = if away {
+        format!("Nobody has looked at {what} as it is now: is the operator running?")
+    } else {
+        format!("The operator has not looked at {what} as it is now yet")
+    };
+    *verdict = Verdict {
+        health: if away {
+            Health::Failed
+        } else {
+            Health::Working
+        },
+        reason: EDITED.to_owned(),
+        title,
+        message: format!("before that: {} ({})", verdict.message, verdict.reason),
+        cause: None,
+        since: unseen.at.clone(),
+        next: "the operator looks at an edit within seconds while it runs".to_owned(),
+        next_at: None,
+        ways: away.then(|| facts.doctor()).into_iter().collect(),
+    };
+}
+
+/// A release of which a new pod is in trouble already may end long before its
+/// deadline.
+fn fail_fast(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentView]) {
+    let (Some(release), Some(plan)) = (&facts.status.release, facts.plan) else {
+        return;
+    };
+    let judged = matches!(release.stage, Stage::Promote | Stage::Bake)
+        && facts.status.phase == Some(Phase::RollingOut)
+        && !release.retried
+        && verdict.reason != EDITED;
+    if !judged {
+        return;
+    }
+    let new = components.iter().flat_map(|c| &c.replica_sets);
+    let new = new.filter(|set| set.live).flat_map(|set| &set.trouble);
+    let new: Vec<&PodTrouble> = new.collect();
+    let loops = |pod: &&&PodTrouble| pod.restarts > 0 || pod.reason == "CrashLoopBackOff";
+    let pulls = |pod: &&&PodTrouble| ["ErrImagePull", "ImagePullBackOff"].contains(&&*pod.reason);
+    let when = if new.iter().any(|pod| loops(&pod)) {
+        let times = match plan.restarts() {
+            1 => "once".to_owned(),
+            many => format!("{many} times"),
+        };
+        format!("as soon as a container has restarted {times}")
+    } else if new.iter().any(|pod| pulls(&pod)) {
+        "as soon as the kubelet backs off from pulling".to_owned()
+    } else {
+        return;
+    };
+    let end = facts.end();
+    verdict.next = match verdict.next.strip_prefix(end) {
+        Some(rest) => format!("{end} {when} (failFast), or{rest}"),
+        None => format!("{end} {when} (failFast); {}", verdict.next),
+    };
+}
+
+/// How the worst component is. That one may not be read says nothing of it.
+fn worst(components: &[ComponentView]) -> Health {
+    let known = |c: &&ComponentView| c.health == Health::Failed || c.deployment.is_some();
+    let has = |health| components.iter().filter(known).any(|c| c.health == health);
+    let order = [Health::Failed, Health::Held, Health::Working];
+    let mut order = order.into_iter();
+    order.find(|health| has(*health)).unwrap_or(Health::Ok)
+}
+
+/// The workloads that are not as they should be, in numbers.
+fn unwell(components: &[ComponentView]) -> String {
+    let unwell = components.iter().filter(|c| c.health != Health::Ok);
+    let unwell: Vec<String> = unwell
+        .map(|c| {
+            let workload = &c.workload;
+            let Some(counts) = c.deployment else {
+                return format!("{workload} does not exist");
+            };
+            let (wanted, available) = (counts.wanted, counts.available);
+            if available < wanted {
+                return format!("{workload}: {available} of {wanted} pods are available");
+            }
+            let updated = counts.updated.min(wanted);
+            format!("{workload}: {updated} of {wanted} pods have its template")
+        })
+        .collect();
+    let more = unwell.len().saturating_sub(NAMED);
+    let mut text = unwell[..unwell.len() - more].join(", ");
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
+}
+
+impl Facts<'_> {
+    /// How a release ends that fails.
+    pub(super) fn end(&self) -> &'static str {
+        use crate::api::OnFailure;
+        let freezes = self
+            .plan
+            .is_some_and(|plan| plan.on_failure() == OnFailure::Freeze);
+        match &self.status.stable_revision {
+            None => "it fails and stays in place",
+            Some(_) if freezes => "it stops where it is",
+            Some(_) => "all goes back",
+        }
+    }
+
+    /// What tells whether the operator runs.
+    pub(super) fn doctor(&self) -> Way {
+        Way {
+            effect: "find out whether the operator runs".to_owned(),
+            command: self.command("check", ""),
+        }
+    }
+}

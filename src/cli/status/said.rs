@@ -1,0 +1,146 @@
+//! The operator's words without the commands that stand below them anyway.
+//!
+//! A condition ends in a whole command to paste. Where a way out with the same
+//! effect is shown in a line of its own, once is enough. Pure text.
+
+use std::collections::BTreeSet;
+
+use super::model::Way;
+
+/// What a command begins with in a message, and what stands behind it if text
+/// follows.
+const BEGIN: &str = "kubectl ";
+const END: &str = " ;";
+/// What stands between two parts of a message.
+const BREAKS: [&str; 3] = [". ", "; ", ", or "];
+
+/// A message without the commands that one of `ways` gives as well.
+pub(in crate::cli) fn once(message: &str, ways: &[Way]) -> String {
+    let known: Vec<BTreeSet<String>> = ways
+        .iter()
+        .filter_map(|way| effect(way.command.as_deref()?))
+        .collect();
+    let mut kept = String::new();
+    let mut rest = message;
+    while let Some(start) = rest.find(BEGIN) {
+        let (before, command) = rest.split_at(start);
+        let end = command.find(END).unwrap_or(command.len());
+        let (command, after) = command.split_at(end);
+        // The operator's messages may go on after it in this way, too.
+        let (command, after) = match command.find("; meanwhile, ") {
+            Some(at) => (&command[..at], &rest[start + at..]),
+            None => (command, after),
+        };
+        if effect(command).is_some_and(|effect| known.contains(&effect)) {
+            let lead = BREAKS.iter().filter_map(|text| before.rfind(text)).max();
+            kept.push_str(&before[..lead.unwrap_or(0)]);
+        } else {
+            kept.push_str(before);
+            kept.push_str(command);
+        }
+        rest = after;
+    }
+    kept.push_str(rest);
+    let kept = kept.trim_start_matches([' ', ';', ',']).trim_end();
+    kept.replace(" ;", ";")
+}
+
+/// What a command brings about, whether kubectl or Belay does it.
+fn effect(command: &str) -> Option<BTreeSet<String>> {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let orders = words
+        .iter()
+        .filter_map(|word| word.strip_prefix("belay.dev/"));
+    let orders: BTreeSet<String> = orders.map(str::to_owned).collect();
+    if !orders.is_empty() {
+        return Some(orders);
+    }
+    let mut verbs = ["abort", "retry", "undo"].into_iter();
+    if let Some(verb) = verbs.find(|verb| words.contains(verb)) {
+        let at = words
+            .iter()
+            .position(|w| ["--revision", "--to"].contains(w))?;
+        return Some([format!("{verb}={}", words.get(at + 1)?)].into());
+    }
+    let other = if let Some(at) = words.windows(2).position(|w| w == ["rollout", "resume"]) {
+        words.get(at + 2)?
+    } else if words.contains(&"resume") || command.contains(r#""paused":false"#) {
+        "resume"
+    } else if command.contains(r#""deletionPolicy":"Keep""#) {
+        "keep"
+    } else {
+        return None;
+    };
+    Some([other.to_owned()].into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(message: &str, commands: &[&str]) -> String {
+        let ways: Vec<Way> = commands
+            .iter()
+            .map(|command| Way {
+                effect: String::new(),
+                command: Some((*command).to_owned()),
+            })
+            .collect();
+        once(message, &ways)
+    }
+
+    #[test]
+    fn a_command_that_stands_below_is_left_out_with_what_leads_to_it() {
+        let retry = "kubectl annotate relplan shop -n web belay.dev/retry=shop-1 --overwrite";
+        let patch =
+            r#"kubectl patch relplan shop -n web --type merge -p '{"spec":{"paused":false}}'"#;
+        for (message, command, expected) in [
+            (
+                format!("undone: a. b is live. Change the content of the plan, or try the same again: {retry}"),
+                "belay retry shop --revision shop-1 -n web",
+                "undone: a. b is live. Change the content of the plan",
+            ),
+            (
+                format!("the plan is paused (spec.paused). To go on: {patch}"),
+                "kubectl belay resume shop -n web --context c",
+                "the plan is paused (spec.paused)",
+            ),
+            (
+                format!("the plan is paused (spec.paused). To go on: {patch}; meanwhile, a is late"),
+                "belay resume shop -n web",
+                "the plan is paused (spec.paused); meanwhile, a is late",
+            ),
+            (
+                "held. To go on: kubectl rollout resume deployment/web -n web ; the rest waits".to_owned(),
+                "kubectl rollout resume deployment/web -n web",
+                "held; the rest waits",
+            ),
+            (
+                "late. If it is at fault: kubectl annotate relplan s -n w belay.dev/undo=a belay.dev/abort=b --overwrite".to_owned(),
+                "kubectl annotate releaseplan s --overwrite belay.dev/undo=a belay.dev/abort=b -n w",
+                "late",
+            ),
+        ] {
+            assert_eq!(told(&message, &[command]), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_said_nowhere_else_stays() {
+        let retry =
+            "failed. Try again: kubectl annotate relplan s -n w belay.dev/retry=s-1 --overwrite";
+        for other in [
+            "belay retry s --revision s-2 -n w",
+            "belay abort s --revision s-1 -n w",
+            "belay pause s -n w",
+            "kubectl rollout resume deployment/s -n w",
+        ] {
+            assert_eq!(told(retry, &[other]), retry);
+        }
+        assert_eq!(told(retry, &[]), retry);
+        assert_eq!(
+            told("waits for b; a is done", &["belay pause s"]),
+            "waits for b; a is done"
+        );
+    }
+}
