@@ -61,7 +61,7 @@ impl Rests {
             Some(Outcome::Failed) => Self::Stopped,
             Some(Outcome::Held) if state.reason == Reason::Frozen.as_str() => Self::Stopped,
             Some(Outcome::Held | Outcome::Refused) => Self::Contents,
-            Some(Outcome::Superseded | Outcome::Deleted) | None => Self::Nothing,
+            Some(Outcome::Superseded | Outcome::Ignored | Outcome::Deleted) | None => Self::Nothing,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! asked for. What a plan's word means is decided in [`verdict`].
 
 mod live;
+mod orders;
 mod verdict;
 
 #[cfg(test)]
@@ -28,6 +29,7 @@ use serde::Serialize;
 
 use self::{
     live::{Live, Word},
+    orders::Orders,
     verdict::{Outcome, State, generation, judge, of_deployments},
 };
 use super::status::{
@@ -118,6 +120,8 @@ struct Waited {
     live: Live,
     /// Since when it is not certain that it is.
     unsure: Option<Instant>,
+    /// The orders on the plan.
+    orders: Orders,
     state: State,
     over: bool,
     /// When the plan was edited last.
@@ -231,6 +235,7 @@ async fn begin(
             bound: args.generation.is_some(),
             live,
             unsure: None,
+            orders: Orders::default(),
             state: judge(&plan, asked),
             over: false,
             edited: None,
@@ -259,6 +264,7 @@ fn unanswered(
             bound: true,
             live: Live::of(&unknown, &[], ""),
             unsure: None,
+            orders: Orders::default(),
             state: judge(&unknown, None),
             over: false,
             edited: None,
@@ -296,6 +302,13 @@ impl Waited {
             state = of_deployments(state, plan, templated);
         }
         self.edited = last_edit(&plan.metadata);
+        if let Some(decision) = self.orders.dropped(plan) {
+            state.outcome = Some(Outcome::Ignored);
+            state.reason = decision.reason.as_str().to_owned();
+            state.message.clone_from(&decision.message);
+            (self.state, self.over) = (state, true);
+            return Ok(());
+        }
         (self.state, self.over) = (state.clone(), false);
         if state.outcome.is_some() {
             self.over = match self.live.word(plan, &state, session).await? {
@@ -444,6 +457,7 @@ fn exit(waited: &Waited, goal: For) -> Exit {
     };
     match (goal, outcome) {
         (_, Outcome::Deleted) => Exit::Failed,
+        (_, Outcome::Ignored) => Exit::Error,
         (For::Settled, _)
         | (For::Released, Outcome::Released)
         | (For::Rolledback, Outcome::RolledBack)

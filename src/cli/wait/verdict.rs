@@ -38,6 +38,8 @@ pub(super) enum Outcome {
     Superseded,
     /// It does not go on until a person decides.
     Held,
+    /// An order on the plan was dropped, since it means nothing any more.
+    Ignored,
     /// The plan is gone.
     Deleted,
 }
