@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Resource, api::ListParams, core::NamespaceResourceScope};
+use kube::{Api, Client, Resource, api::ListParams, core::NamespaceResourceScope};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -58,7 +58,10 @@ impl Session {
             }
             let all = listed.iter().find(|(name, _)| name == namespace);
             let all = all.map(|(_, all)| all.as_slice()).unwrap_or_default();
-            let plan = pick(target, namespace, all, &self.access)?;
+            let plan = match pick(target, namespace, all, &self.access) {
+                Ok(plan) => plan,
+                Err(error) => return Err(self.why_missing(error, namespace).await),
+            };
             if !plans.iter().any(|p| p.metadata.uid == plan.metadata.uid) {
                 plans.push(plan.clone());
             }
@@ -74,14 +77,33 @@ impl Session {
         let namespace = self.namespace_of(target)?;
         if target.kind == Kind::Deployment {
             let all = self.list(Some(namespace), None).await?;
-            return pick(target, namespace, &all, &self.access).cloned();
+            return match pick(target, namespace, &all, &self.access) {
+                Ok(plan) => Ok(plan.clone()),
+                Err(error) => Err(self.why_missing(error, namespace).await),
+            };
         }
         let api = Api::<StoredPlan>::namespaced(self.client.clone(), namespace);
         match api.get_opt(&target.name).await {
             Ok(Some(plan)) => Ok(plan),
-            Ok(None) => Err(missing(target, namespace, &self.access)),
+            Ok(None) => {
+                let error = missing(target, namespace, &self.access);
+                Err(self.why_missing(error, namespace).await)
+            }
             Err(error) => Err(CliError::api(format!("read {target}"), error)),
         }
+    }
+
+    /// The error about an object that is not there, or that about its namespace if
+    /// that is not there either.
+    async fn why_missing(&self, error: CliError, namespace: &str) -> CliError {
+        let mut aside = Streams {
+            out: &mut std::io::sink(),
+            err: &mut std::io::sink(),
+            width: None,
+            height: None,
+        };
+        let asked = found_none(&self.client, namespace, &mut aside).await;
+        asked.err().unwrap_or(error)
     }
 
     /// Tells what can be told where no plan was found: an error if the namespace
@@ -97,30 +119,7 @@ impl Session {
         if some.all_namespaces {
             return Ok(());
         }
-        let api = Api::<Namespace>::all(self.client.clone());
-        match api.get_metadata_opt(&self.namespace).await {
-            Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(CliError::NotFound {
-                what: format!("namespace {}", self.namespace),
-                namespace: String::new(),
-                hint: Some("name one with -n, or look into all of them with -A".to_owned()),
-            }),
-            Err(error) => {
-                let why = match &error {
-                    kube::Error::Api(status) if status.is_forbidden() => {
-                        "you may not get namespaces".to_owned()
-                    }
-                    error => error.to_string(),
-                };
-                writeln!(
-                    streams.err,
-                    "whether there is a namespace {} was not checked: {}",
-                    self.namespace,
-                    clean(&why)
-                )?;
-                Ok(())
-            }
-        }
+        found_none(&self.client, &self.namespace, streams).await
     }
 
     /// Namespace of a target.
@@ -175,6 +174,39 @@ impl Session {
         });
         Ok(plans)
     }
+}
+
+/// Tells what can be told where no plan was found in a namespace: an error if
+/// that does not exist.
+///
+/// # Errors
+/// There is no such namespace.
+pub(super) async fn found_none(
+    client: &Client,
+    namespace: &str,
+    streams: &mut Streams<'_>,
+) -> Result<(), CliError> {
+    let api = Api::<Namespace>::all(client.clone());
+    let why = match api.get_metadata_opt(namespace).await {
+        Ok(Some(_)) => return Ok(()),
+        Ok(None) => {
+            return Err(CliError::NotFound {
+                what: format!("namespace {namespace}"),
+                namespace: String::new(),
+                hint: Some("name one with -n, or look into all of them with -A".to_owned()),
+            });
+        }
+        Err(kube::Error::Api(status)) if status.is_forbidden() => {
+            "you may not get namespaces".to_owned()
+        }
+        Err(error) => error.to_string(),
+    };
+    writeln!(
+        streams.err,
+        "whether there is a namespace {namespace} was not checked: {}",
+        clean(&why)
+    )?;
+    Ok(())
 }
 
 /// Where what belongs to plans is listed: in each of their namespaces, or at once

@@ -1,12 +1,13 @@
 //! `belay history` and `events`, the names that the program is called by, and
 //! what a shell is offered.
 
+use belay::api::Reason;
 use belay_testenv::AuditFilter;
 use serde_json::Value;
 
 use crate::{
     cli::{allow, belay, command, end},
-    support::{Scene, plan},
+    support::{Scene, following, image_of, plan},
 };
 
 async fn rolled_back(scene: &Scene) {
@@ -107,9 +108,12 @@ async fn a_namespace_that_is_not_there_is_told_from_one_without_plans() {
     for args in [
         &["status"][..],
         &["status", "-o", "json"],
+        &["status", "--watch"],
         &["history"],
         &["events"],
         &["wait", "-l", "a=b"],
+        &["explain", "shop"],
+        &["wait", "shop", "deploy/web"],
     ] {
         let said = run(&[args, &["-n", "cli-nowhere-2"]].concat())
             .await
@@ -157,6 +161,34 @@ async fn a_namespace_that_is_not_there_is_told_from_one_without_plans() {
         belay(&scene, &[verb]).await.exits(0);
     }
     assert_eq!(asked().await, before);
+}
+
+/// Healthy or not, what another writer insists on is not what the plan says.
+#[tokio::test]
+async fn a_workload_that_was_left_to_another_writer_is_marked() {
+    let scene = Scene::new("cli-contended").await;
+    scene.deployment("cart", "shop/cart:1", 1).await;
+    scene.apply(&following("shop", &["cart"], "")).await;
+    scene.ready("shop").await;
+    let bad = ["set", "image", "deploy/cart", "app=shop/cart:2-pullerror"];
+    scene.kubectl(&bad).await;
+    scene.because("shop", Reason::RolledBack).await;
+    for _ in 0..3 {
+        scene.kubectl(&bad).await;
+        scene
+            .deployment_until("cart", "goes back", |d| image_of(d) == "shop/cart:1")
+            .await;
+    }
+    scene.kubectl(&bad).await;
+    scene.because("shop", Reason::Contended).await;
+    let said = belay(&scene, &["status", "shop"]).await.exits(0);
+    assert!(
+        said.stdout.starts_with("✗ shop  Somebody else"),
+        "{said:#?}"
+    );
+    let mut rows = said.stdout.lines();
+    let row = rows.find(|line| line.starts_with("✗ cart "));
+    assert!(row.unwrap_or_default().contains("Contended"), "{said:#?}");
 }
 
 #[tokio::test]

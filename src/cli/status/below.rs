@@ -25,6 +25,23 @@ pub(super) struct Unseen {
     pub(super) at: Option<Time>,
 }
 
+/// Where the operator gave in to another writer, what is live is that one's:
+/// healthy or not, it is not what the plan says.
+pub(super) fn mark_contended(
+    verdict: &Verdict,
+    components: &mut [ComponentView],
+    unlike: &[Unseen],
+) {
+    if verdict.reason != Reason::Contended.as_str() {
+        return;
+    }
+    let others = |c: &&mut ComponentView| unlike.iter().any(|u| u.workload == c.workload);
+    for component in components.iter_mut().filter(others) {
+        component.health = Health::Failed;
+        component.contended = true;
+    }
+}
+
 /// Puts what is below a plan into its verdict.
 pub(super) fn agree(
     verdict: &mut Verdict,

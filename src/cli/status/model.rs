@@ -180,6 +180,9 @@ pub struct ComponentView {
     /// What the plan does with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<ComponentState>,
+    /// Whether what is live is another writer's, to whom the operator gave in.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub contended: bool,
     /// Whether it left the plan and is only let go.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub leaving: bool,

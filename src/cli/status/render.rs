@@ -391,6 +391,7 @@ fn state(component: &ComponentView, plan: &PlanStatus) -> String {
         };
     };
     match state {
+        _ if component.contended => "Contended".to_owned(),
         // Said by the operator before the Deployment was seen to be broken.
         ComponentState::Updated | ComponentState::Stable if component.health == Health::Failed => {
             "Broken".to_owned()

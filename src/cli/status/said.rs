@@ -126,6 +126,27 @@ mod tests {
     }
 
     #[test]
+    fn of_two_commands_only_those_that_stand_below_are_left_out() {
+        let undo = "kubectl annotate relplan s -n w belay.dev/undo=s-1 --overwrite";
+        let retry = "kubectl annotate relplan s -n w belay.dev/retry=s-2 --overwrite";
+        let message = format!(
+            "aborted. Change the content, or go back after all: {undo} ; or try s-2 again: {retry}"
+        );
+        let undone = "belay undo s --to s-1 -n w";
+        let retried = "belay retry s --revision s-2 -n w";
+        let left = |commands: &[&str]| told(&message, commands);
+        assert_eq!(left(&[undone, retried]), "aborted. Change the content");
+        assert_eq!(
+            left(&[undone]),
+            format!("aborted. Change the content; or try s-2 again: {retry}")
+        );
+        assert_eq!(
+            left(&[retried]),
+            format!("aborted. Change the content, or go back after all: {undo}")
+        );
+    }
+
+    #[test]
     fn what_is_said_nowhere_else_stays() {
         let retry =
             "failed. Try again: kubectl annotate relplan s -n w belay.dev/retry=s-1 --overwrite";

@@ -131,7 +131,7 @@ pub(super) fn tree(
     let parsed = as_seen(stored);
     let scope = scope(parsed.as_ref().ok(), &status);
     let order = in_order(&scope);
-    let components = order
+    let mut components = order
         .into_iter()
         .filter_map(|index| scope.get(index))
         .map(|component| view(component, &scope, &status, world, now))
@@ -144,8 +144,9 @@ pub(super) fn tree(
         now,
         caller,
     };
-    let unseen = unseen(&scope, &status, world);
-    below::agree(&mut plan.verdict, &facts, &components, unseen.as_ref());
+    let unlike: Vec<Unseen> = unlike(&scope, &status, world).collect();
+    below::mark_contended(&plan.verdict, &mut components, &unlike);
+    below::agree(&mut plan.verdict, &facts, &components, unlike.first());
     PlanStatus {
         components: Some(components),
         unread: world.unread.clone(),
@@ -153,9 +154,13 @@ pub(super) fn tree(
     }
 }
 
-/// A Deployment whose live template is not the one that was judged.
-fn unseen(scope: &[Scope], status: &ReleasePlanStatus, world: &World<'_>) -> Option<Unseen> {
-    scope.iter().find_map(|component| {
+/// The Deployments whose live template is not the one that was judged.
+fn unlike(
+    scope: &[Scope],
+    status: &ReleasePlanStatus,
+    world: &World<'_>,
+) -> impl Iterator<Item = Unseen> {
+    scope.iter().filter_map(|component| {
         let reference = component.target.to_ref();
         let known = status.components.iter().find(|c| c.workload == reference)?;
         let judged = known.live_digest.as_ref()?;
@@ -243,6 +248,7 @@ fn view(
         after: after.map(|before| before.name.clone()).collect(),
         health: health(known, deployment, &replica_sets, world),
         state: known.and_then(|known| known.state),
+        contended: false,
         leaving: component.leaving,
         deployment: deployment.map(counts),
         replica_sets,

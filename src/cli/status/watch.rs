@@ -22,7 +22,7 @@ use super::{
     text::{Line, Tone},
     tree,
 };
-use crate::cli::{CliError, Document, Exit, Format, Invocation, clean};
+use crate::cli::{CliError, Document, Exit, Format, Invocation, Streams, clean, find::found_none};
 
 /// Shortest time between two looks. What comes meanwhile is shown together.
 const PACE: Duration = Duration::from_millis(250);
@@ -48,7 +48,9 @@ pub(super) async fn run(
     call: &mut Invocation<'_>,
 ) -> Result<Exit, CliError> {
     let named = wanted.names.len();
-    let mut feed = Feed::new(client, wanted);
+    // Of one that does not exist no plan would ever come, and nobody be told.
+    let mut place = wanted.namespaces.first().cloned().filter(|_| named == 0);
+    let mut feed = Feed::new(client.clone(), wanted);
     let mut resized = signal(SignalKind::window_change())?;
     let mut ended = signal(SignalKind::terminate())?;
     let color = call.access.color.unwrap_or_default();
@@ -79,6 +81,27 @@ pub(super) async fn run(
         }
         let now = call.clock.now();
         let plans = look_at(&feed, view, caller, now);
+        if let Some(namespace) = place.take().filter(|_| plans.is_empty())
+            && feed.fault().is_none()
+        {
+            let mut told = Vec::new();
+            let asked = {
+                let mut aside = Streams {
+                    out: &mut std::io::sink(),
+                    err: &mut told,
+                    width: None,
+                    height: None,
+                };
+                found_none(&client, &namespace, &mut aside).await
+            };
+            if let Err(error) = asked {
+                drop(screen);
+                return Err(error);
+            }
+            if screen.is_none() {
+                call.streams.err.write_all(&told)?;
+            }
+        }
         match &mut screen {
             Some(screen) => screen.show(lines(&plans, &feed, view, now, screen.layout()))?,
             None => {

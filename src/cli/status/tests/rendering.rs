@@ -295,6 +295,27 @@ fn what_may_not_be_read_makes_a_plan_no_worse() {
     assert!(text.starts_with("✓ shop  Released and healthy"), "{text}");
 }
 
+#[test]
+fn what_was_left_to_another_writer_is_marked() {
+    let mut cluster = resting(false, "Contended", &[("web:2", 2, 2)], false);
+    let judged = |cluster: &mut Cluster, digest: &str| {
+        let status = cluster.plan.as_mut().unwrap().status.as_mut().unwrap();
+        status.components[0].live_digest = Some(digest.to_owned());
+    };
+    cluster.deployments[0].spec.template.digest = "theirs".to_owned();
+    judged(&mut cluster, "ours");
+    let text = shown(&cluster, 80);
+    assert!(text.starts_with("✗ shop  Somebody else"), "{text}");
+    assert!(
+        text.contains("\n✗ web ") && text.contains("Contended\n"),
+        "{text}"
+    );
+    judged(&mut cluster, "theirs");
+    let text = shown(&cluster, 80);
+    assert!(text.starts_with("✗ shop  Somebody else"), "{text}");
+    assert!(text.contains("\n✓ web "), "{text}");
+}
+
 /// Whatever else of a release goes on meanwhile.
 #[test]
 fn what_waits_for_a_person_is_marked_so() {
