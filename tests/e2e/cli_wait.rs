@@ -253,6 +253,41 @@ async fn wait_ends_when_the_plan_is_deleted_or_the_person_has_enough() {
     assert!(said.last().contains(r#""result":"Deleted""#), "{said:#?}");
 }
 
+/// An order that waits for its turn and is dropped for newer content is no
+/// success, whatever becomes of that content.
+#[tokio::test]
+async fn wait_tells_that_an_order_was_dropped() {
+    let scene = Scene::new("cli-wait-dropped").await;
+    scene.deployment("cart", "shop/cart:1", 1).await;
+    scene.apply(&following("shop", &["cart"], "")).await;
+    let first = scene.ready("shop").await.stable_revision.unwrap();
+    let image = async |tag: &str| {
+        let image = format!("app=shop/cart:{tag}");
+        let set = ["set", "image", "deployment/cart", &image];
+        scene.kubectl(&set).await;
+    };
+    image("2").await;
+    scene
+        .plan_until("shop", "2 is released", |s| {
+            s.history.len() == 1 && s.release.is_none()
+        })
+        .await;
+    image("3-unready").await;
+    scene
+        .plan_until("shop", "3 is under way", |s| s.target_revision.is_some())
+        .await;
+    belay(&scene, &["undo", "shop", "--to", &first])
+        .await
+        .exits(0);
+    let waiting = begun(start(&scene, &["wait", "shop", "--timeout", "90s"])).await;
+    let waiting = tokio::spawn(end(waiting, None));
+    image("4").await;
+    let said = waiting.await.unwrap().exits(2);
+    assert!(said.last().starts_with("result=Ignored "), "{said:#?}");
+    assert!(said.last().contains(" reason=UndoIgnored "), "{said:#?}");
+    assert!(said.stderr.contains("newer content came"), "{said:#?}");
+}
+
 #[tokio::test]
 async fn wait_is_interrupted_while_nothing_comes_from_standard_input() {
     let scene = Scene::new("cli-wait-stdin").await;

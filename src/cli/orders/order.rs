@@ -278,17 +278,21 @@ fn revision_of(verb: Verb, plan: &StoredPlan) -> Option<String> {
 /// released. A release of surroundings changes nothing that an undo brings back.
 fn before<'a>(status: &'a ReleasePlanStatus, kept: &[&'a str]) -> Option<&'a str> {
     let mut passed = vec![status.stable_revision.as_deref()?];
-    for record in status.history.iter().rev() {
+    let records = status.history.iter().rev();
+    for record in records.filter(|record| record.result == ReleaseResult::Succeeded) {
         let (Some(to), Some(from)) = (record.revision.as_deref(), record.from.as_deref()) else {
             continue;
         };
-        if record.result != ReleaseResult::Succeeded || passed.last() != Some(&to) {
+        // Of a long row of them not all records are kept, but the one that they
+        // follow is.
+        if record.kind == ReleaseKind::Surroundings {
+            passed.extend([to, from]);
             continue;
         }
-        if record.kind != ReleaseKind::Surroundings && !passed.contains(&from) {
+        passed.push(to);
+        if !passed.contains(&from) {
             return Some(from);
         }
-        passed.push(from);
     }
     kept.iter()
         .rev()

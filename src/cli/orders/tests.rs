@@ -97,6 +97,23 @@ fn an_undo_goes_to_the_revision_before_or_to_a_kept_one() {
         });
     });
     expect!["shop is going back to shop-bbbb already | to go to an older one instead: kubectl annotate releaseplan shop --overwrite belay.dev/undo=shop-aaaa belay.dev/abort=shop-cccc -n s"].assert_eq(&sent(Verb::Undo, &going_back, None));
+    // Restarts in a long row, of which the records in between are gone.
+    let restarted = with(|plan| {
+        let record = |number: u32, kind: &str, from: &str, to: &str| {
+            json!({
+                "number": number, "kind": kind, "from": from, "revision": to,
+                "result": "Succeeded",
+                "startedAt": "2026-03-01T11:00:00Z", "endedAt": "2026-03-01T11:00:00Z",
+            })
+        };
+        plan["status"]["stableRevision"] = json!("shop-ffff");
+        plan["status"]["history"] = json!([
+            record(1, "Content", "shop-aaaa", "shop-bbbb"),
+            record(9, "Surroundings", "shop-dddd", "shop-eeee"),
+            record(10, "Surroundings", "shop-eeee", "shop-ffff"),
+        ]);
+    });
+    assert_eq!(sent(Verb::Undo, &restarted, None), back);
     let first = with(|plan| plan["status"]["history"] = json!([]));
     expect![
         "shop has no earlier revision to go to: it is Stable on shop-bbbb | belay history shop -n s"

@@ -302,7 +302,9 @@ impl Waited {
             state = of_deployments(state, plan, templated);
         }
         self.edited = last_edit(&plan.metadata);
-        if let Some(decision) = self.orders.dropped(plan) {
+        let dropped = self.orders.dropped(plan);
+        let superseded = state.outcome == Some(Outcome::Superseded);
+        if let Some(decision) = dropped.filter(|_| !superseded) {
             state.outcome = Some(Outcome::Ignored);
             state.reason = decision.reason.as_str().to_owned();
             state.message.clone_from(&decision.message);
