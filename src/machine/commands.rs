@@ -79,7 +79,10 @@ pub(super) fn run(ctx: &mut Context<'_>) -> bool {
         };
         match outcome {
             Outcome::Waits(what) => waits(ctx, &command, &what),
-            Outcome::Ignored(reason, why) => ignored(ctx, command, reason, &why),
+            Outcome::Ignored(reason, why) => {
+                ignored(ctx, command, reason, &why);
+                return false;
+            }
             Outcome::Taken => {
                 ctx.status.handled = Some(command);
                 ctx.wake_in(Duration::ZERO);
@@ -158,7 +161,15 @@ fn ignored(ctx: &mut Context<'_>, command: HandledCommand, reason: Reason, why: 
         command.annotation, command.value
     );
     ctx.tell(true, reason, &text);
-    drop_annotation(ctx, command);
+    if ctx.status.handled.is_some() {
+        return drop_annotation(ctx, command);
+    }
+    // Nothing comes of it that would be by whoever gave it.
+    ctx.status.handled = Some(HandledCommand {
+        user: None,
+        ..command
+    });
+    ctx.wake_in(Duration::ZERO);
 }
 
 /// "for the end of release 4".

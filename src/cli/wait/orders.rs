@@ -4,51 +4,48 @@
 //! what it asks for has to be told which it was. Only the log of decisions says
 //! so, and only what was decided since the order was seen counts.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    api::{ABORT, DecisionEntry, RETRY, Reason, StoredPlan, UNDO},
-    plan::ORDERS,
+    api::{ABORT, DecisionEntry, ORDERED_BY, RETRY, Reason, StoredPlan, UNDO},
+    plan::{ORDERS, Stamps},
 };
 
-/// The orders that were seen on a plan since somebody waits.
+/// Decisions tell their time in whole seconds.
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
+
+/// The orders that were seen on a plan since somebody waits, by annotation and
+/// revision, with the time after which a decision is about them.
 #[derive(Debug, Default)]
-pub(super) struct Orders {
-    /// By annotation and revision, with the last decision before each was seen.
-    seen: Vec<(&'static str, String, Option<Time>)>,
-}
+pub(super) struct Orders(Vec<(&'static str, String, Option<Timestamp>)>);
 
 impl Orders {
-    /// Takes in the orders that stand on a plan. The first of those that stood
-    /// there and were dropped since is told, with the decision on it.
+    /// Takes in the orders that stand on a plan. Tells the decision that dropped
+    /// one of all those seen, if there is one.
     pub(super) fn dropped<'a>(&mut self, plan: &'a StoredPlan) -> Option<&'a DecisionEntry> {
-        let stands = |order: &str, revision: &str| plan.annotation(order) == Some(revision);
         let decisions = plan.status.as_ref().map(|status| &status.decisions);
         let decisions = decisions.map_or(&[][..], Vec::as_slice);
-        let gone = self
-            .seen
-            .extract_if(.., |(order, revision, _)| !stands(order, revision));
-        let dropped: Vec<&DecisionEntry> = gone
-            .filter_map(|(order, revision, since)| {
-                decisions.iter().find(|decision| {
-                    Some(&decision.at) >= since.as_ref() && is_about(decision, order, &revision)
-                })
-            })
-            .collect();
+        let stamps = Stamps::read(plan.annotation(ORDERED_BY));
         for order in ORDERS {
             let Some(revision) = plan.annotation(order) else {
                 continue;
             };
-            let known = self
-                .seen
-                .iter()
-                .any(|(o, r, _)| *o == order && r == revision);
-            if !known {
-                let last = decisions.last().map(|decision| decision.at.clone());
-                self.seen.push((order, revision.to_owned(), last));
+            if self.0.iter().any(|(o, r, _)| *o == order && r == revision) {
+                continue;
             }
+            // Where no webhook saw it, what was decided before was about another.
+            let stamp = stamps.of(order, revision).map(|stamp| stamp.at);
+            let last = decisions.last().map(|decision| decision.at.0);
+            let since = stamp.or_else(|| last.map(|at| at + SECOND));
+            self.0.push((order, revision.to_owned(), since));
         }
-        dropped.first().copied()
+        decisions.iter().find(|decision| {
+            let mut seen = self.0.iter();
+            seen.any(|(order, revision, since)| {
+                since.is_none_or(|since| decision.at.0 >= since)
+                    && is_about(decision, order, revision)
+            })
+        })
     }
 }
 
@@ -72,10 +69,18 @@ mod tests {
     use super::*;
     use crate::cli::testing::with;
 
+    /// A plan with an order that was given in the third second, if it is there
+    /// still, and with decisions.
     fn plan(undo: Option<&str>, decisions: &[(&str, &str, &str)]) -> StoredPlan {
         with(|plan| {
             if let Some(undo) = undo {
-                plan["metadata"]["annotations"]["belay.dev/undo"] = json!(undo);
+                let stamp = json!([{
+                    "order": "undo", "revision": undo, "user": "jane",
+                    "at": "2027-01-01T00:00:03Z",
+                }]);
+                let annotations = &mut plan["metadata"]["annotations"];
+                annotations["belay.dev/undo"] = json!(undo);
+                annotations[ORDERED_BY] = json!(stamp.to_string());
             }
             let decisions: Vec<Value> = decisions
                 .iter()
@@ -93,43 +98,47 @@ mod tests {
         "belay.dev/undo names shop-1: an older one",
     );
     const NOW: (&str, &str, &str) = (
-        "2027-01-01T00:00:05Z",
+        "2027-01-01T00:00:03Z",
         "UndoIgnored",
         "belay.dev/undo names shop-1, asked for by jane: newer content came after it",
-    );
-    const OTHER: (&str, &str, &str) = (
-        "2027-01-01T00:00:03Z",
-        "Released",
-        "shop-2 is released and healthy",
     );
 
     #[test]
     fn an_order_that_was_dropped_is_told_with_the_decision_on_it() {
-        let mut orders = Orders::default();
-        let standing = plan(Some("shop-1"), &[BEFORE, OTHER]);
-        assert_eq!(orders.dropped(&standing), None);
-        let gone = plan(None, &[BEFORE, OTHER, NOW]);
-        assert_eq!(orders.dropped(&gone).unwrap().message, NOW.2);
-        assert_eq!(orders.dropped(&gone), None, "once");
+        // The annotation goes after the decision, or, to whoever sees it late,
+        // before.
+        for late in [None, Some("shop-1")] {
+            let mut orders = Orders::default();
+            assert_eq!(orders.dropped(&plan(Some("shop-1"), &[BEFORE])), None);
+            assert_eq!(orders.dropped(&plan(late, &[BEFORE])), None);
+            let told = plan(late, &[BEFORE, NOW]);
+            assert_eq!(orders.dropped(&told).unwrap().message, NOW.2);
+        }
+        let told = plan(Some("shop-1"), &[BEFORE, NOW]);
+        assert_eq!(Orders::default().dropped(&told).unwrap().message, NOW.2);
     }
 
     #[test]
     fn an_order_that_was_carried_out_is_not_told() {
         let mut orders = Orders::default();
-        let standing = plan(Some("shop-1"), &[BEFORE, OTHER]);
-        assert_eq!(orders.dropped(&standing), None);
-        let longer = (
-            "2027-01-01T00:00:05Z",
-            "UndoIgnored",
-            "belay.dev/undo names shop-11: x",
-        );
-        let gone = plan(None, &[BEFORE, OTHER, longer]);
-        assert_eq!(orders.dropped(&gone), None);
+        assert_eq!(orders.dropped(&plan(Some("shop-1"), &[BEFORE])), None);
+        let other = (NOW.0, NOW.1, "belay.dev/undo names shop-11: x");
+        assert_eq!(orders.dropped(&plan(None, &[BEFORE, other])), None);
     }
 
     #[test]
     fn what_was_dropped_before_somebody_waited_is_not_told() {
+        assert_eq!(Orders::default().dropped(&plan(None, &[NOW])), None);
+    }
+
+    #[test]
+    fn an_order_that_no_webhook_saw_is_told_apart_from_an_older_one() {
+        let mut bare = plan(Some("shop-1"), &[BEFORE]);
+        let annotations = bare.metadata.annotations.as_mut().unwrap();
+        annotations.remove(ORDERED_BY);
         let mut orders = Orders::default();
-        assert_eq!(orders.dropped(&plan(None, &[NOW])), None);
+        assert_eq!(orders.dropped(&bare), None);
+        let told = plan(None, &[BEFORE, NOW]);
+        assert_eq!(orders.dropped(&told).unwrap().message, NOW.2);
     }
 }

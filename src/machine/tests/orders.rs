@@ -352,3 +352,16 @@ fn an_undo_that_a_pause_holds_gives_way_to_a_later_retry() {
         last.revision.as_ref() == Some(&bad) && last.number == 4
     });
 }
+
+/// Whoever sees an order gone finds the decision that dropped it.
+#[test]
+fn that_an_order_is_dropped_is_recorded_before_it_goes() {
+    let mut sim = pair();
+    order(&mut sim, "undo", "shop-0000000000", "jane");
+    assert!(sim.pass());
+    assert_eq!(decided(&sim, "belay.dev/undo names shop-0000000000"), 1);
+    assert!(sim.facts.undo.is_some());
+    sim.run(2);
+    assert_eq!(sim.facts.undo, None);
+    assert_eq!(sim.told(Reason::UndoIgnored), 1);
+}
