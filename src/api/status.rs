@@ -211,6 +211,9 @@ pub struct ReleaseProgress {
     /// Who asked for it, as far as the webhook saw it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<String>,
+    /// Release generation of the plan that it was begun for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
     /// Revisions whose templates may have been applied since the stable one,
     /// the target included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -337,7 +337,6 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     if let Some(release) = &stopped {
         stopped::ended(ctx);
         restore::refuse(ctx);
-        lift(ctx, to);
         settle::begin(ctx, &desired);
         if let Some(begun) = ctx.status.release.as_mut() {
             begun.applied.clone_from(&release.applied);
@@ -345,7 +344,6 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         }
         ctx.status.target_revision = None;
     } else {
-        lift(ctx, to);
         hold(ctx, plan, to, stable, &by);
         settle::begin(ctx, &desired);
     }
@@ -375,7 +373,7 @@ fn is_overtaken(ctx: &Context<'_>, command: &HandledCommand) -> bool {
 }
 
 /// Makes what is asked for admissible, whatever came of it before.
-fn lift(ctx: &mut Context<'_>, to: &Revision) {
+pub(super) fn lift(ctx: &mut Context<'_>, to: &Revision) {
     ctx.status.refused.retain(|refused| {
         refused.revision != to.name && refused.spec.as_ref() != Some(&to.data.spec)
     });
@@ -425,6 +423,30 @@ fn hold(ctx: &mut Context<'_>, plan: &Plan, to: &Revision, stable: &Revision, by
     });
 }
 
+/// Lets what an undo took away come again where something else was released in
+/// its place: whoever asks for it from here on means it. What the plan, or a
+/// workload that this release did not change, still asks for stays away.
+pub(super) fn let_come(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
+    let stable = ctx.stable();
+    let same = |workload: &WorkloadRef| {
+        let of = |revision: &Revision| {
+            let mut frozen = revision.data.components.iter();
+            let frozen = frozen.find(|frozen| frozen.workload == *workload)?;
+            Some(canon::digest(&frozen.template))
+        };
+        stable.and_then(of) == of(target)
+    };
+    for refused in &mut ctx.status.refused {
+        if refused.cause == Cause::Undone {
+            refused.spec.take_if(|spec| spec != plan.content());
+            refused.live.retain(|live| same(&live.workload));
+        }
+    }
+    ctx.status.refused.retain(|refused| {
+        refused.cause != Cause::Undone || refused.spec.is_some() || !refused.live.is_empty()
+    });
+}
+
 /// Ends the hold on the stable revision, where an undo did not take it away.
 pub(super) fn lift_hold(ctx: &mut Context<'_>) {
     let stable = ctx.status.stable_revision.clone();
@@ -458,6 +480,11 @@ fn retry(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         return ignored(format!(
             "it is neither refused nor failed (those are: {known})"
         ));
+    }
+    if waits && ctx.status.stable_revision.as_ref() == Some(wanted) {
+        // It never went.
+        taken_back(ctx, &by(command));
+        return Outcome::Taken;
     }
     if stage.is_some() {
         if current(&ctx.status) != Some(wanted) {

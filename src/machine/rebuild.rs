@@ -161,6 +161,7 @@ pub(super) fn go_to(ctx: &mut Context<'_>, name: &str) -> bool {
         started_at: ctx.micros(),
         stage_since: ctx.micros(),
         requested_by: None,
+        generation: ctx.input.world.plan.release_generation,
         applied: applied.filter(|applied| applied != name).collect(),
         held_since: None,
         failure: Some(Failure {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    Action, Workload, adopt, contents,
+    Action, Workload, adopt, commands, contents,
     context::{Context, View, is_at, is_complete},
     judge,
     records::{prune, record},
@@ -441,10 +441,7 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
         .release()
         .is_some_and(|r| r.kind == ReleaseKind::Content)
     {
-        // What an undo held was to stay away until something else was asked
-        // for; whoever asks for it from here on means it.
-        let refused = &mut ctx.status.refused;
-        refused.retain(|refused| refused.cause != Cause::Undone);
+        commands::let_come(ctx, plan, target);
     }
     ctx.status.stable_revision = Some(target.name.clone());
     ctx.status.target_revision = None;

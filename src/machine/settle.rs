@@ -53,6 +53,7 @@ pub(super) fn begin(ctx: &mut Context<'_>, desired: &Desired) {
         started_at: ctx.micros(),
         stage_since: ctx.micros(),
         requested_by,
+        generation: facts.release_generation,
         applied: Vec::new(),
         held_since: None,
         failure: None,
@@ -250,11 +251,22 @@ fn prepare(ctx: &mut Context<'_>, desired: &Desired) {
     let Some(release) = ctx.status.release.as_mut() else {
         return;
     };
+    if facts.release_generation > release.generation && release.undo.is_none() {
+        // Edited while it was prepared.
+        release.generation = facts.release_generation;
+        release.requested_by.clone_from(&facts.requested_by);
+    }
     release.stage = Stage::Promote;
     release.stage_since = now;
     release.applied.retain(|applied| *applied != name);
     release.applied.push(name.clone());
     let number = release.number;
+    if let Some(to) = release.undo.clone() {
+        // Not before: an undo that is taken back has changed nothing.
+        if let Some(to) = ctx.revision(Some(&to)) {
+            commands::lift(ctx, to);
+        }
+    }
     snapshots::way_back(ctx);
     // Contents first: whatever names a snapshot finds it.
     for action in desired.keep.clone() {

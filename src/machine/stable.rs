@@ -196,9 +196,10 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         let again = &refused.revision;
         let caveats = snapshots::caveats(ctx);
         let text = format!(
-            "{what}{revision} is live{caveats}, and {again} is not released again by itself. {}, or try the same again: {}",
+            "{what}{revision} is live, and {again} is not released again by itself. {}, or try the same again: {}{}{caveats}",
             ways::change(ctx),
-            ways::order(ctx, &[(RETRY, again)])
+            ways::order(ctx, &[(RETRY, again)]),
+            if caveats.is_empty() { "" } else { " " },
         );
         report::judged(ctx);
         return report::stalled(ctx, reason, &text);

@@ -241,6 +241,7 @@ pub(super) fn first_again(ctx: &mut Context<'_>, name: &str, user: Option<&Strin
         started_at: ctx.micros(),
         stage_since: ctx.micros(),
         requested_by: user.cloned(),
+        generation: ctx.input.world.plan.release_generation,
         applied: vec![name.to_owned()],
         held_since: None,
         failure: None,

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     api::{Reason, ReleaseKind, ReleaseResult, Stage},
+    config_maps::Tracked,
     fields::canon,
     plan::Plan,
     revision::{Frozen, Revision},
@@ -32,25 +33,30 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool
     if !edited && changed.is_empty() {
         return false;
     }
+    let begun = ctx.release().and_then(|release| release.generation);
+    let facts = &ctx.input.world.plan;
+    // Where nobody numbered the contents of the plan, the contents of its
+    // ConfigMaps are all that can be told apart.
     let maps = maps(ctx, target);
-    // A plan with other contents alone is another one, too.
-    let by_plan = edited && maps.is_empty();
+    let numbers = begun.zip(facts.release_generation);
+    let by_plan = edited && numbers.map_or(maps.is_empty(), |(then, now)| now > then);
+    let by_maps = (edited && !by_plan) || changed.iter().any(|(_, template)| !template);
     let templates = changed.into_iter().filter(|(_, template)| *template);
     let templates: Vec<String> = templates.map(|(name, _)| name).collect();
     let mut what = Vec::new();
     if by_plan {
         what.push("the plan has newer content".to_owned());
     }
-    if !maps.is_empty() {
-        what.push(format!("configmap {} has newer contents", maps.join(", ")));
+    if by_maps {
+        what.push(format!("configmap {} has other contents", maps.join(", ")));
     }
     if !templates.is_empty() {
         what.push(format!("somebody changed {}", templates.join(", ")));
     }
     let what = what.join(" and ");
     // Who changed the plan did not ask for what others changed.
-    let editor = ctx.input.world.plan.requested_by.clone();
-    let requested_by = editor.filter(|_| by_plan);
+    let requested_by = facts.requested_by.clone().filter(|_| by_plan);
+    let generation = facts.release_generation;
     let text = format!(
         "{what}; the release of {} ends here and what is wanted now takes its place",
         target.name
@@ -68,6 +74,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool
         release.started_at = now.clone();
         release.stage_since = now;
         release.requested_by = requested_by;
+        release.generation = generation;
         release.undo = None;
         release.retried = false;
         if undo {
@@ -121,7 +128,8 @@ fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, boo
     ctx.components().filter_map(|view| differs(&view)).collect()
 }
 
-/// The ConfigMaps that hold something else than the target was made with.
+/// The ConfigMaps that hold something else than the target was made with: those
+/// that were edited since the last look, or all of them where it was earlier.
 fn maps(ctx: &Context<'_>, target: &Revision) -> Vec<String> {
     let frozen = target.data.components.iter();
     let then: Vec<_> = frozen.flat_map(|frozen| &frozen.config_maps).collect();
@@ -131,6 +139,14 @@ fn maps(ctx: &Context<'_>, target: &Revision) -> Vec<String> {
         let mut then = then.iter().filter(|then| then.name == now.name);
         then.any(|then| then.digest != now.digest)
     });
-    let names: BTreeSet<String> = newer.map(|tracked| tracked.name.clone()).collect();
-    names.into_iter().collect()
+    let newer: Vec<&Tracked> = newer.collect();
+    let before = &ctx.input.status.config_maps;
+    let same = |now: &Tracked| {
+        let mut before = before.iter();
+        before.any(|then| then.name == now.name && then.digest.as_ref() == Some(&now.digest))
+    };
+    let fresh: BTreeSet<&String> = newer.iter().filter(|n| !same(n)).map(|n| &n.name).collect();
+    let all = || newer.iter().map(|now| &now.name).collect();
+    let names = if fresh.is_empty() { all() } else { fresh };
+    names.into_iter().cloned().collect()
 }

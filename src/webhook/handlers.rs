@@ -107,7 +107,7 @@ async fn look_up(
     let lookup = webhook.lookup.as_ref();
     let found = checks::check(lookup, namespace, old, new, &plan);
     let (mut found, ordered) =
-        futures::future::join(found, orders::check(lookup, namespace, old, new)).await;
+        futures::future::join(found, orders::check(lookup, namespace, old, new, &plan)).await;
     found.add(ordered);
     match Violations::check(found.faults) {
         Ok(()) => Verdict::Allowed {

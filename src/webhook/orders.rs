@@ -14,18 +14,18 @@ use super::{
     lookup::{Held, Lookup, LookupError},
 };
 use crate::{
-    api::{RETRY, StoredPlan, UNDO},
+    api::{RETRY, ReleasePlanStatus, StoredPlan, UNDO, WorkloadRef},
     config_maps::Tracked,
-    plan::{Violation, ViolationKind, given_orders, rests_on_revision, undoable},
-    revision::Revision,
+    plan::{Plan, Violation, ViolationKind, given_orders, rests_on_revision, undoable},
 };
 
-/// Judges the orders that an update gives.
+/// Judges the orders that an update gives to `plan`, which is what `new` says.
 pub(super) async fn check(
     lookup: &dyn Lookup,
     namespace: &str,
     old: Option<&StoredPlan>,
     new: &StoredPlan,
+    plan: &Plan,
 ) -> Findings {
     let Some(old) = old else {
         return Findings::default();
@@ -36,7 +36,14 @@ pub(super) async fn check(
         if !rests_on_revision(old.status.as_ref(), order, wanted) {
             continue;
         }
-        let look = fault(lookup, namespace, old, order, wanted);
+        let touches = |workload: &WorkloadRef| match order {
+            RETRY => is_refused_of(old.status.as_ref(), wanted, workload),
+            _ => plan
+                .components()
+                .iter()
+                .any(|c| c.target.to_ref() == *workload),
+        };
+        let look = fault(lookup, namespace, old, (order, wanted), touches);
         let found = timeout_at(deadline, look).await;
         let found =
             found.unwrap_or_else(|_| Err(LookupError("the cluster did not answer in time".into())));
@@ -55,13 +62,21 @@ pub(super) async fn check(
     findings
 }
 
-/// Why nothing can come of an order, if so.
+/// Whether a live template of a workload was refused with a revision.
+fn is_refused_of(status: Option<&ReleasePlanStatus>, revision: &str, of: &WorkloadRef) -> bool {
+    let refused = status.into_iter().flat_map(|status| &status.refused);
+    let mut refused = refused.filter(|refused| refused.revision == revision);
+    refused.any(|refused| refused.live.iter().any(|live| live.workload == *of))
+}
+
+/// Why nothing can come of an order, if so. `touches`: the workloads that it is
+/// about.
 async fn fault(
     lookup: &dyn Lookup,
     namespace: &str,
     plan: &StoredPlan,
-    order: &str,
-    wanted: &str,
+    (order, wanted): (&str, &str),
+    touches: impl Fn(&WorkloadRef) -> bool,
 ) -> Result<Option<String>, LookupError> {
     let cannot = match order {
         RETRY => "cannot be tried again",
@@ -75,7 +90,10 @@ async fn fault(
         )));
     };
     let mut lost = Vec::new();
-    for tracked in contents(&revision) {
+    let frozen = revision.data.components.iter();
+    let frozen = frozen.filter(|frozen| touches(&frozen.workload));
+    let contents: BTreeSet<&Tracked> = frozen.flat_map(|f| &f.config_maps).collect();
+    for tracked in contents {
         let Tracked {
             name,
             snapshot,
@@ -87,19 +105,15 @@ async fn fault(
                 "configmap {snapshot}, which kept contents of configmap {name}, was deleted, and {name} does not have them any more; give {name} the contents with the digest {digest} back first"
             )),
             Held::Blocked => lost.push(format!(
-                "configmap {snapshot} does not hold the contents of configmap {name} that it has to keep; delete it, and give {name} the contents with the digest {digest} back first"
+                "configmap {snapshot} does not hold the contents of configmap {name} that it has to keep; delete it first, and let {name} hold those with the digest {digest}"
             )),
         }
     }
     Ok((!lost.is_empty()).then(|| format!("{cannot}: {}", lost.join("; "))))
 }
 
-fn contents(revision: &Revision) -> BTreeSet<&Tracked> {
-    let components = revision.data.components.iter();
-    components.flat_map(|frozen| &frozen.config_maps).collect()
-}
-
-/// "; kept are: shop-1, shop-2": what an undo could name instead.
+/// " (others are: shop-1, shop-2)": what an undo could name instead, as far as
+/// the history knows.
 fn others(plan: &StoredPlan, order: &str, wanted: &str) -> String {
     let status = plan.status.as_ref().filter(|_| order == UNDO);
     let Some(status) = status else {

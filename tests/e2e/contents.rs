@@ -226,7 +226,7 @@ async fn an_undo_to_what_is_lost_is_refused() {
     refused(&words).await;
     // Something else under its name is in the way.
     configs.create(name, "old").await;
-    refused("delete it, and give settings").await;
+    refused("delete it first, and let settings hold").await;
     scene.kubectl(&["delete", "configmap", name]).await;
     // Where the ConfigMap has the contents, the snapshot can be made again.
     let pause = r#"{"spec":{"paused":true}}"#;

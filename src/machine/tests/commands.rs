@@ -246,6 +246,34 @@ fn what_an_undo_took_away_can_come_after_other_content() {
     }
 }
 
+/// What somebody changes elsewhere is no word on what was undone.
+#[test]
+fn what_an_undo_took_away_stays_away_while_something_else_is_released() {
+    let spec =
+        json!({"components": [component("cart", "cart:1"), followed("db"), followed("web")]});
+    let start = [("cart", "cart:1"), ("db", "db:1"), ("web", "web:1")];
+    let mut sim = Sim::settled(spec, &start);
+    let first = sim.status.stable_revision.clone().unwrap();
+    sim.want("cart", "cart:2");
+    sim.deployment("db").set_image("db:2");
+    sim.run_until("both are released", |sim| {
+        sim.ready() && (sim.image("cart"), sim.image("db")) == ("cart:2", "db:2")
+    });
+    sim.run(10);
+    undo(&mut sim, &first);
+    sim.run_to_the_end();
+    assert_eq!((sim.image("cart"), sim.image("db")), ("cart:1", "db:1"));
+    sim.deployment("web").set_image("web:2");
+    sim.run_to_the_end();
+    sim.run(30);
+    assert_eq!((sim.image("web"), sim.image("cart")), ("web:2", "cart:1"));
+    assert_eq!(sim.reason(), "Undone");
+    // A sync of what was undone is sent back.
+    sim.deployment("db").set_image("db:2");
+    sim.run(30);
+    assert_eq!(sim.image("db"), "db:1");
+}
+
 #[test]
 fn an_undo_reaches_what_was_live_before_the_plan() {
     let mut sim = pair();

@@ -102,13 +102,37 @@ fn what_supersedes_a_release_is_named_for_what_it_is() {
         records.into_iter().map(why).collect::<Vec<_>>(),
         [
             (
-                "configmap settings has newer contents".to_owned(),
+                "configmap settings has other contents".to_owned(),
                 joe.clone()
             ),
             ("the plan has newer content".to_owned(), None),
             (String::new(), joe),
         ]
     );
+}
+
+/// Contents that come back are nobody's edit.
+#[test]
+fn an_edit_of_the_plan_in_the_middle_of_an_undo_is_named_for_what_it_is() {
+    let mut sim = pair();
+    let first = sim.status.stable_revision.clone();
+    sim.configure("settings", "new");
+    sim.run_until("the release", |sim| both(sim, "new") && sim.ready());
+    sim.run(10);
+    sim.deployment("web").broken = true;
+    sim.facts.undo = first;
+    sim.dirty = true;
+    sim.run_until("the undo", |sim| both(sim, "old"));
+    sim.facts.requested_by = Some("joe".to_owned());
+    sim.want("cart", "cart:3");
+    sim.run_until("the end of the undo", |sim| {
+        let last = sim.status.history.last().unwrap();
+        last.result == ReleaseResult::Superseded
+    });
+    let why = sim.status.history.last().unwrap().message.clone();
+    assert!(why.unwrap().starts_with("the plan has newer content; "));
+    let release = sim.status.release.as_ref().unwrap();
+    assert_eq!(release.requested_by.as_deref(), Some("joe"));
 }
 
 #[test]

@@ -247,7 +247,7 @@ fn contents_edited_in_mid_release_take_its_place() {
     );
     let why = sim.status.history[0].message.as_deref().unwrap();
     assert!(
-        why.starts_with("configmap settings has newer contents; "),
+        why.starts_with("configmap settings has other contents; "),
         "{why}"
     );
 }

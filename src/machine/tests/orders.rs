@@ -313,6 +313,42 @@ fn an_undo_that_a_pause_holds_can_be_taken_back() {
     assert_eq!((sim.image("cart"), sim.reason()), ("cart:2", "Undone"));
 }
 
+/// It has changed nothing, so what was held before is held still.
+#[test]
+fn an_undo_that_is_taken_back_lifts_no_hold() {
+    let mut sim = pair();
+    let first = sim.status.stable_revision.clone().unwrap();
+    let second = released(&mut sim, "cart:2");
+    order(&mut sim, "undo", &first, "jane");
+    sim.run_until("the undo", |sim| sim.reason() == "Undone");
+    sim.run(10);
+    sim.edit(|spec| spec["paused"] = json!(true));
+    order(&mut sim, "undo", &second, "jane");
+    sim.run(10);
+    assert!(ready_message(&sim).starts_with("the undo to"));
+    order(&mut sim, "abort", &second, "jane");
+    sim.run(10);
+    resume(&mut sim);
+    assert_eq!((sim.image("cart"), sim.reason()), ("cart:1", "Undone"));
+}
+
+/// Trying what is live again is to take back what was to take its place.
+#[test]
+fn a_retry_of_what_is_live_takes_an_undo_back_that_a_pause_holds() {
+    let (mut sim, ..) = undo_in_a_pause();
+    let stable = sim.status.stable_revision.clone().unwrap();
+    sim.journal.clear();
+    order(&mut sim, "retry", &stable, "joe");
+    sim.run(5);
+    assert_eq!(
+        (sim.reason(), decided(&sim, "is tried again")),
+        ("Released", 0)
+    );
+    resume(&mut sim);
+    assert_eq!((sim.image("cart"), sim.ready()), ("cart:3", true));
+    assert_eq!(sim.journal, []);
+}
+
 #[test]
 fn an_undo_that_a_pause_holds_gives_way_to_a_later_one() {
     let (mut sim, first, _) = undo_in_a_pause();

@@ -94,6 +94,32 @@ fn contents_that_are_lost_under_refused_content_are_said_and_made_again() {
     }
 }
 
+/// However much is lost, the way out stands whole in the message.
+#[test]
+fn what_is_lost_does_not_push_the_way_out_off_the_message() {
+    let names = ["one", "two", "three", "four", "five"];
+    let mut component = configured("web", "web:1", "one");
+    component["configMaps"] = json!(names);
+    let volumes = names.map(|name| json!({"name": name, "configMap": {"name": name}}));
+    component["template"]["spec"]["volumes"] = json!(volumes);
+    let mut sim = Sim::new(json!({"components": [component]}), &[("web", "web:1")]);
+    for name in names {
+        sim.configure(name, "old");
+    }
+    sim.run(60);
+    assert!(sim.ready(), "{:#?}", sim.status);
+    sim.want("web", "web:2-crash");
+    sim.run_until("the end", |sim| sim.reason() == "RolledBack");
+    sim.config_maps.clear();
+    sim.snapshots.clear();
+    sim.dirty = true;
+    sim.run(5);
+    let bad = &sim.status.refused[0].revision;
+    let way = format!("belay.dev/retry={bad} --overwrite ; configmap ");
+    assert!(ready(&sim).contains(&way), "{}", ready(&sim));
+    assert_eq!(sim.told(Reason::SnapshotLost), 1);
+}
+
 #[test]
 fn an_idle_plan_whose_snapshots_are_whole_writes_nothing() {
     for mut sim in plans() {

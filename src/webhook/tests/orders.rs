@@ -206,6 +206,21 @@ async fn an_order_for_contents_that_are_lost_is_denied_with_all_that_is_missing(
     }
 }
 
+/// What has left the plan is not brought back, so it may be lost.
+#[tokio::test]
+async fn contents_that_an_order_does_not_bring_back_are_not_looked_for() {
+    let kept = keeping(&["shop-1", "shop-3"], [Held::Lost; 2]);
+    let mut old = released().await;
+    old["spec"]["components"] = json!([{"workload": {"kind": "Deployment", "name": "db"}}]);
+    let review = update(&old, &undo(&old, "shop-1"));
+    ask(&webhooks(kept.clone()), VALIDATE, &review)
+        .await
+        .accepted();
+    let old = refused().await;
+    let review = update(&old, &retry(&old, "shop-3"));
+    ask(&webhooks(kept), VALIDATE, &review).await.accepted();
+}
+
 /// What cannot be found out holds nobody up: the controller asks again.
 #[tokio::test]
 async fn an_order_that_cannot_be_checked_is_admitted_with_a_warning() {
