@@ -327,6 +327,13 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         Ok(desired) => desired,
         Err(obstacle) => return obstructed(Reason::UndoIgnored, obstacle),
     };
+    let frozen = ctx
+        .components()
+        .filter_map(|view| to.data.of(&view.scope.target));
+    let contents: Result<Vec<_>, _> = frozen.map(|frozen| contents::back(ctx, frozen)).collect();
+    if let Err(obstacle) = contents {
+        return obstructed(Reason::UndoIgnored, obstacle);
+    }
     if (stage.is_none() || waits) && !desired.changed() {
         return ignored("what is live has its templates already".to_owned());
     }
@@ -337,6 +344,7 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     if let Some(release) = &stopped {
         stopped::ended(ctx);
         restore::refuse(ctx);
+        hold(ctx, plan, to, stable, &by);
         settle::begin(ctx, &desired);
         if let Some(begun) = ctx.status.release.as_mut() {
             begun.applied.clone_from(&release.applied);
@@ -515,6 +523,9 @@ fn retry(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     // What was refused of followed workloads is no longer live: it is put back,
     // and the change is then seen and guarded like any other.
     let refused = ctx.status.refused.iter().find(|r| r.revision == *wanted);
+    // An undo also takes away what waited to be released, which has no name.
+    let unreleased = refused.and_then(|refused| refused.spec.as_ref());
+    let unreleased = unreleased.is_some_and(|spec| revision.is_some_and(|r| r.data.spec != *spec));
     let live: Vec<WorkloadRef> = refused
         .iter()
         .flat_map(|refused| &refused.live)
@@ -561,7 +572,12 @@ fn retry(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     if ctx.status.phase == Some(Phase::Failed) {
         ctx.status.phase = Some(Phase::Pending);
     }
-    let text = format!("{wanted} is tried again as asked{}", by(command));
+    let what = if unreleased {
+        "the content of the plan is tried".to_owned()
+    } else {
+        format!("{wanted} is tried again")
+    };
+    let text = format!("{what} as asked{}", by(command));
     ctx.tell(false, Reason::RetryRequested, &text);
     report::progressing(ctx, Reason::RetryRequested, &text);
     Outcome::Taken

@@ -129,17 +129,24 @@ fn is_same(before: &[Tracked], now: &[Tracked]) -> bool {
 /// What has to be done so that the ConfigMaps of a followed workload hold what
 /// they held with a template. Contents that nobody knows are in the way.
 pub(super) fn bring(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, Obstacle> {
-    write(ctx, frozen, |name, now| is_known(ctx, name, now))
+    let undo = ctx.release().is_some_and(|release| release.undo.is_some());
+    write(ctx, frozen, undo, |name, now| is_known(ctx, name, now))
+}
+
+/// The same for an undo that is only asked for.
+pub(super) fn back(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, Obstacle> {
+    write(ctx, frozen, true, |name, now| is_known(ctx, name, now))
 }
 
 /// The same over contents that are known to be refused.
 pub(super) fn force(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, Obstacle> {
-    write(ctx, frozen, |_, _| true)
+    write(ctx, frozen, false, |_, _| true)
 }
 
 fn write(
     ctx: &Context<'_>,
     frozen: &Frozen,
+    undo: bool,
     may: impl Fn(&str, &str) -> bool,
 ) -> Result<Vec<Action>, Obstacle> {
     let mut writes = Vec::new();
@@ -147,10 +154,7 @@ fn write(
         return Ok(writes);
     }
     let obstacle = |reason, message| Err(Obstacle { reason, message });
-    let (deleting, undo) = (
-        ctx.input.world.plan.deleting,
-        ctx.release().is_some_and(|release| release.undo.is_some()),
-    );
+    let deleting = ctx.input.world.plan.deleting;
     for tracked in &frozen.config_maps {
         let name = &tracked.name;
         let Some(source) = ctx.input.world.config_maps.get(name) else {

@@ -7,7 +7,7 @@ use super::{
     context::{Context, is_at, is_complete},
     report,
     rollout::reset,
-    ways,
+    snapshots, ways,
 };
 use crate::{
     api::{
@@ -30,6 +30,16 @@ pub(super) fn run(ctx: &mut Context<'_>) -> bool {
     {
         // The first pass over the plan did not come to its end; it is made again.
         return false;
+    }
+    if !snapshots::is_resolved(ctx) {
+        // Which content was tried before is told by the contents, too.
+        let (missing, unread) = snapshots::missing(ctx);
+        let what = [missing, unread].concat().join(" and ");
+        let text = format!(
+            "the status is gone, and is told from the kept revisions once the contents of the plan are known: waiting for {what}"
+        );
+        report::stalled(ctx, Reason::StatusLost, &text);
+        return true;
     }
     let Some(stable) = stable(ctx, known) else {
         hold(ctx, known);

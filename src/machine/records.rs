@@ -8,9 +8,10 @@ use super::{
 use serde_json::Value;
 
 use crate::{
-    api::{ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult},
+    api::{RefusedContent, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult},
     config_maps::rewrite,
     fields::{canon, diff},
+    plan::Plan,
     revision::{Frozen, RevisionData},
 };
 
@@ -37,13 +38,14 @@ pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Opti
     ctx.status.history.push(record);
     // Bounded here too, for a release that is superseded again and again.
     let limit = ctx.input.plan.map_or(LIMIT, |plan| plan.history_limit());
-    bound(&mut ctx.status.history, limit);
+    let ordered = ctx.input.world.plan.undo.as_deref();
+    bound(&mut ctx.status.history, limit, ordered);
 }
 
 /// Keeps the last of the records, and beside them always the one of the release
 /// that brought the stable content: attempts that fail, and restarts, must not
-/// push out where an undo goes to.
-fn bound(history: &mut Vec<ReleaseRecord>, limit: usize) {
+/// push out where an undo goes to. Nor may they where one that waits goes to.
+fn bound(history: &mut Vec<ReleaseRecord>, limit: usize, ordered: Option<&str>) {
     let surplus = history.len().saturating_sub(limit);
     let mut made = history.iter().rev();
     let made = made.find(|record| {
@@ -53,15 +55,34 @@ fn bound(history: &mut Vec<ReleaseRecord>, limit: usize) {
     let mut index = 0;
     history.retain(|record| {
         index += 1;
-        index > surplus || Some(record.number) == made
+        let names = [&record.revision, &record.from];
+        let ordered = ordered.is_some() && names.iter().any(|name| name.as_deref() == ordered);
+        index > surplus || Some(record.number) == made || ordered
     });
+}
+
+/// Keeps the last of what was refused, and whatever still holds something: what
+/// the plan asks for now, and the last that was refused of each workload.
+fn bound_refused(ctx: &mut Context<'_>, limit: usize) {
+    let content = ctx.input.plan.map(Plan::content).ok();
+    let refused = &ctx.status.refused;
+    let surplus = refused.len().saturating_sub(limit);
+    let holds = |index: usize, one: &RefusedContent| {
+        let later = refused.iter().skip(index + 1).flat_map(|later| &later.live);
+        let later: Vec<_> = later.map(|live| &live.workload).collect();
+        one.spec.is_some() && one.spec.as_deref() == content
+            || one.live.iter().any(|live| !later.contains(&&live.workload))
+    };
+    let kept = refused.iter().enumerate();
+    let kept = kept.filter(|(index, one)| *index >= surplus || holds(*index, one));
+    ctx.status.refused = kept.map(|(_, one)| one.clone()).collect();
 }
 
 /// Bounds the history, and with it the revisions that are kept.
 pub(super) fn prune(ctx: &mut Context<'_>, limit: usize) {
-    bound(&mut ctx.status.history, limit);
-    let surplus = ctx.status.refused.len().saturating_sub(limit);
-    ctx.status.refused.drain(..surplus);
+    let ordered = ctx.input.world.plan.undo.as_deref();
+    bound(&mut ctx.status.history, limit, ordered);
+    bound_refused(ctx, limit);
     let mut keep: Vec<String> = ctx
         .status
         .history

@@ -219,12 +219,16 @@ pub(super) fn again(ctx: &mut Context<'_>, user: Option<&String>) {
         Stage::Settle
     };
     let now = ctx.micros();
+    let target = ctx.status.target_revision.clone();
     if let Some(release) = ctx.status.release.as_mut() {
         release.stage = stage;
         release.started_at = now.clone();
         release.stage_since = now;
         release.failure = None;
         release.retried = true;
+        if release.kind == ReleaseKind::Undo {
+            release.undo.clone_from(&target);
+        }
         release.requested_by = user.cloned().or_else(|| release.requested_by.take());
     }
     tried(ctx, &name, user);

@@ -40,11 +40,12 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool
     let maps = maps(ctx, target);
     let numbers = begun.zip(facts.release_generation);
     let by_plan = edited && numbers.map_or(maps.is_empty(), |(then, now)| now > then);
-    let by_maps = (edited && !by_plan) || changed.iter().any(|(_, template)| !template);
+    let by_maps =
+        ((edited && !by_plan) || changed.iter().any(|(_, template)| !template)) && !maps.is_empty();
     let templates = changed.into_iter().filter(|(_, template)| *template);
     let templates: Vec<String> = templates.map(|(name, _)| name).collect();
     let mut what = Vec::new();
-    if by_plan {
+    if by_plan || !(by_maps || !templates.is_empty()) {
         what.push("the plan has newer content".to_owned());
     }
     if by_maps {
@@ -111,19 +112,29 @@ fn is_edited(ctx: &Context<'_>, plan: &Plan, target: &Revision, undo: bool) -> b
 /// contents of its ConfigMaps is other.
 fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, bool)> {
     let stable = ctx.stable();
+    let moved = ctx.release().into_iter().flat_map(|r| &r.applied);
+    let moved: Vec<&Revision> = moved.filter_map(|name| ctx.revision(Some(name))).collect();
     let differs = |view: &View<'_>| {
         let workload = view.observed.workload.as_ref()?;
         let frozen = target.data.of(&view.scope.target)?;
         if !ctx.touched(&view.scope.target).is_empty() {
             return None;
         }
-        let known = stable.and_then(|stable| stable.data.of(&view.scope.target));
+        let stable = stable.and_then(|stable| stable.data.of(&view.scope.target));
         let now = contents::now(ctx, view.scope, workload);
-        let same = |frozen: &Frozen| canon::equal(&frozen.template, &now);
-        let known = same(frozen) || (undo && known.is_some_and(same));
-        let (plain, then) = (contents::plain(&now), contents::plain(&frozen.template));
-        let template = !canon::equal(&plain, &then);
-        (!known).then(|| (view.scope.name.clone(), template))
+        let plain = contents::plain(&now);
+        let looks = |frozen: &Frozen| canon::equal(&contents::plain(&frozen.template), &plain);
+        let known = if undo {
+            // Contents and templates go back one after the other, so each may
+            // be that of then while the other is still what it was before.
+            let moved = moved.iter().filter_map(|r| r.data.of(&view.scope.target));
+            let all: Vec<&Frozen> = stable.into_iter().chain([frozen]).chain(moved).collect();
+            let kept = |now: &Tracked| all.iter().any(|then| then.config_maps.contains(now));
+            all.iter().any(|then| looks(then)) && view.scope.tracked.iter().all(kept)
+        } else {
+            canon::equal(&frozen.template, &now)
+        };
+        (!known).then(|| (view.scope.name.clone(), !looks(frozen)))
     };
     ctx.components().filter_map(|view| differs(&view)).collect()
 }

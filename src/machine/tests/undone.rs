@@ -1,0 +1,245 @@
+//! Undos that meet something else on their way: other orders of writes, stopped
+//! releases, edits that wait, limits, a status that is lost.
+
+use serde_json::{Value, json};
+
+use super::sim::*;
+use crate::api::{Cause, Phase, Reason};
+
+fn undo(sim: &mut Sim, revision: &str) {
+    sim.facts.undo = Some(revision.to_owned());
+    sim.dirty = true;
+}
+
+fn retry(sim: &mut Sim, revision: &str) {
+    sim.facts.retry = Some(revision.to_owned());
+    sim.dirty = true;
+}
+
+/// Two followed workloads that read one ConfigMap, the second after the first,
+/// on their second images and contents; with the revision of the first ones.
+fn readers() -> (Sim, String) {
+    let mut web = reading("web", "settings");
+    web["after"] = json!(["cart"]);
+    let spec = json!({"components": [reading("cart", "settings"), web]});
+    let mut sim = Sim::new(spec, &[("cart", "cart:1"), ("web", "web:1")]);
+    sim.checked = true;
+    sim.configure("settings", "old");
+    sim.run(60);
+    let first = sim.status.stable_revision.clone().unwrap();
+    sim.deployment("cart").set_image("cart:2");
+    sim.deployment("web").set_image("web:2");
+    sim.configure("settings", "new");
+    sim.run_to_the_end();
+    sim.run(30);
+    assert!(sim.ready(), "{:#?}", sim.status);
+    sim.journal.clear();
+    (sim, first)
+}
+
+fn state(sim: &Sim) -> (&str, &str, &str) {
+    let contents = sim.config_maps["settings"].as_str();
+    (sim.image("cart"), sim.image("web"), contents)
+}
+
+/// Contents go back with the first workload; what the others still run is no
+/// edit.
+#[test]
+fn an_undo_of_code_and_contents_goes_through_in_order() {
+    let (mut sim, first) = readers();
+    undo(&mut sim, &first);
+    sim.run_to_the_end();
+    sim.run(30);
+    assert_eq!(state(&sim), ("cart:1", "web:1", "old"));
+    assert_eq!(sim.told(Reason::Superseded), 0, "{:#?}", sim.events);
+}
+
+/// The same where the operator ends between any two writes.
+#[test]
+fn an_undo_of_code_and_contents_survives_a_crash_between_any_two_writes() {
+    let (start, first) = readers();
+    for crash in 1.. {
+        let mut sim = start.clone();
+        sim.crash_at = Some(sim.writes + crash);
+        undo(&mut sim, &first);
+        sim.run(120);
+        assert_eq!(state(&sim), ("cart:1", "web:1", "old"), "after {crash}");
+        assert_eq!(sim.told(Reason::Superseded), 0, "after {crash}");
+        if sim.crash_at.is_some() {
+            return;
+        }
+    }
+}
+
+/// A templated and a followed workload; `edit` changes the spec.
+fn mixed(edit: impl FnOnce(&mut Value)) -> (Sim, String, String) {
+    let mut spec = json!({"components": [component("api", "api:1"), followed("web")]});
+    edit(&mut spec);
+    let mut sim = Sim::settled(spec, &[("api", "api:1"), ("web", "web:1")]);
+    let first = sim.status.stable_revision.clone().unwrap();
+    sim.want("api", "api:2");
+    sim.run_to_the_end();
+    sim.run(10);
+    let second = sim.status.stable_revision.clone().unwrap();
+    (sim, first, second)
+}
+
+/// What failed was nothing of the plan, and still the content of the plan is what
+/// the undo takes away.
+#[test]
+fn an_undo_of_a_frozen_release_of_a_followed_workload_is_carried_out() {
+    let (mut sim, first, _) = mixed(|spec| spec["onFailure"] = json!("Freeze"));
+    sim.deployment("web").set_image("web:2-crash");
+    sim.run_until("it is frozen", |sim| sim.phase() == Phase::Frozen);
+    undo(&mut sim, &first);
+    sim.run_to_the_end();
+    sim.run(30);
+    assert_eq!((sim.image("api"), sim.image("web")), ("api:1", "web:1"));
+    assert_eq!(sim.reason(), "Undone");
+}
+
+#[test]
+fn a_frozen_undo_can_be_tried_again() {
+    for follows in [false, true] {
+        let (mut sim, first, _) = mixed(|spec| spec["onFailure"] = json!("Freeze"));
+        let broken = if follows { "web" } else { "api" };
+        if follows {
+            sim.deployment("web").set_image("web:2");
+            sim.run_to_the_end();
+            sim.run(10);
+        }
+        sim.deployment(broken).broken = true;
+        undo(&mut sim, &first);
+        sim.run_until("it is frozen", |sim| sim.phase() == Phase::Frozen);
+        sim.deployment(broken).broken = false;
+        let target = sim.status.target_revision.clone().unwrap();
+        retry(&mut sim, &target);
+        sim.run_to_the_end();
+        sim.run(10);
+        assert_eq!((sim.image("api"), sim.image("web")), ("api:1", "web:1"));
+        assert_eq!(sim.phase(), Phase::Stable);
+    }
+}
+
+/// An edit that was never released is nowhere else: it is not written over.
+#[test]
+fn an_undo_over_contents_that_nobody_keeps_is_dropped_and_says_why() {
+    let (mut sim, first) = readers();
+    sim.edit(|spec| spec["paused"] = json!(true));
+    sim.run(10);
+    sim.configure("settings", "mine");
+    sim.run(10);
+    undo(&mut sim, &first);
+    sim.run(10);
+    assert_eq!(sim.told(Reason::UndoIgnored), 1, "{:#?}", sim.events);
+    let note = &sim.events.last().unwrap().note;
+    assert!(note.contains("configmap settings was edited"), "{note}");
+    sim.edit(|spec| spec["paused"] = json!(false));
+    sim.run(60);
+    assert_eq!(state(&sim), ("cart:2", "web:2", "mine"));
+}
+
+/// So is one that the plan does not track any more: the way out that is named
+/// comes before the undo.
+#[test]
+fn an_undo_to_contents_that_the_plan_does_not_track_is_dropped_and_says_why() {
+    let (mut sim, first) = readers();
+    sim.edit(|spec| {
+        for component in spec["components"].as_array_mut().unwrap() {
+            component["configMaps"] = json!([]);
+        }
+    });
+    sim.run(60);
+    assert!(sim.ready(), "{:#?}", sim.status);
+    sim.journal.clear();
+    undo(&mut sim, &first);
+    sim.run(10);
+    assert_eq!(sim.told(Reason::UndoIgnored), 1, "{:#?}", sim.events);
+    let note = &sim.events.last().unwrap().note;
+    assert!(note.contains("spec.components[].configMaps"), "{note}");
+    assert_eq!(sim.journal, []);
+    assert_eq!(sim.image("cart"), "cart:2");
+}
+
+/// A refusal of what the plan asks for stands for as long as it does, however
+/// many come after it.
+#[test]
+fn refused_content_is_held_for_as_long_as_the_plan_asks_for_it() {
+    let (mut sim, ..) = mixed(|spec| spec["revisionHistoryLimit"] = json!(1));
+    sim.want("api", "api:3-crash");
+    sim.run_to_the_end();
+    sim.run(10);
+    for image in ["web:2-crash", "web:3-crash"] {
+        sim.deployment("web").set_image(image);
+        sim.run_to_the_end();
+        sim.run(60);
+        assert_eq!((sim.image("api"), sim.image("web")), ("api:2", "web:1"));
+    }
+    let numbers = sim.status.history.iter().map(|record| record.number);
+    assert_eq!(numbers.max(), Some(4), "nothing was tried again");
+    assert_eq!(sim.reason(), "RolledBack");
+    assert!(sim.status.refused.len() <= 2, "{:#?}", sim.status.refused);
+}
+
+/// What an order waits to go to is not pruned while it waits.
+#[test]
+fn an_undo_that_waits_keeps_its_revision() {
+    let (mut sim, first, _) = mixed(|spec| spec["revisionHistoryLimit"] = json!(1));
+    sim.want("api", "api:3-slow");
+    sim.run_until("it is under way", |sim| {
+        sim.status.target_revision.is_some()
+    });
+    undo(&mut sim, &first);
+    sim.run_to_the_end();
+    sim.run_until("the undo", |sim| sim.reason() == "Undone");
+    assert_eq!(sim.image("api"), "api:1");
+}
+
+/// Which content was refused cannot be told while the contents are not known.
+#[test]
+fn a_status_is_not_rebuilt_while_contents_cannot_be_read() {
+    let spec = json!({"components": [configured("web", "web:1", "settings")]});
+    let mut sim = Sim::new(spec, &[("web", "web:1")]);
+    sim.checked = true;
+    sim.configure("settings", "old");
+    sim.run(60);
+    sim.configure("settings", "bad");
+    sim.deployment("web").broken = true;
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.deployment("web").broken = false;
+    sim.run_until("the end", |sim| sim.reason() == "RolledBack");
+    sim.run(10);
+    sim.unreadable = true;
+    sim.lose_status();
+    sim.run(30);
+    sim.unreadable = false;
+    sim.dirty = true;
+    sim.run(90);
+    assert_eq!(sim.configuration("web"), [Some("old")]);
+    assert_eq!(sim.status.refused[0].cause, Cause::StatusLost);
+}
+
+/// It is not the revision of that name that is tried, and nobody is told so.
+#[test]
+fn content_that_an_undo_took_away_unreleased_is_tried_as_what_it_is() {
+    let (mut sim, first, second) = mixed(|_| {});
+    sim.edit(|spec| spec["paused"] = json!(true));
+    sim.want("api", "api:3");
+    sim.run(10);
+    undo(&mut sim, &first);
+    sim.run(10);
+    sim.edit(|spec| spec["paused"] = json!(false));
+    sim.run_until("the undo", |sim| sim.reason() == "Undone");
+    assert_eq!(sim.image("api"), "api:1");
+    retry(&mut sim, &second);
+    sim.run_until("the retry", |sim| sim.image("api") == "api:3");
+    let told = sim
+        .events
+        .iter()
+        .find(|e| e.reason == Reason::RetryRequested);
+    let note = &told.unwrap().note;
+    assert!(
+        note.starts_with("the content of the plan is tried"),
+        "{note}"
+    );
+}
