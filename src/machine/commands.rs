@@ -11,18 +11,16 @@ use super::{
     Action, contents,
     context::{Context, conflict, cut},
     desired::{Obstacle, undone},
-    rebuild, report, restore, settle, snapshots, stable, stopped,
+    held, rebuild, report, restore, settle, snapshots, stable, stopped,
     types::TemplateWrite,
     ways,
 };
 use crate::{
     api::{
-        ABORT, Cause, Failure, HandledCommand, Phase, RETRY, Reason, RefusedContent,
-        RefusedTemplate, ReleaseKind, Stage, UNDO, WorkloadRef,
+        ABORT, Cause, Failure, HandledCommand, Phase, RETRY, Reason, ReleaseKind, Stage, UNDO,
+        WorkloadRef,
     },
-    fields::canon,
-    plan::{Plan, abortable, current, failed, is_gone_from_plan, retryable, unbegun, undoable},
-    revision::Revision,
+    plan::{abortable, current, failed, is_gone_from_plan, retryable, unbegun, undoable},
 };
 
 /// What becomes of an order.
@@ -320,8 +318,14 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     if conflict(ctx).is_some() {
         return for_the_workloads();
     }
-    let (Some(to), Some(stable)) = (ctx.revision(Some(wanted)), ctx.stable()) else {
+    let Some(to) = ctx.revision(Some(wanted)) else {
         return ignored("its controllerrevision is gone or damaged".to_owned());
+    };
+    let Some(stable) = ctx.stable() else {
+        let stable = ctx.status.stable_revision.as_deref().unwrap_or_default();
+        return ignored(format!(
+            "controllerrevision {stable}, which is stable, is gone or damaged, so that nothing could go back to it; restore that one first"
+        ));
     };
     let desired = match undone(ctx, to) {
         Ok(desired) => desired,
@@ -344,7 +348,7 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     if let Some(release) = &stopped {
         stopped::ended(ctx);
         restore::refuse(ctx);
-        hold(ctx, plan, to, stable, &by);
+        held::hold(ctx, plan, to, stable, &by);
         settle::begin(ctx, &desired);
         if let Some(begun) = ctx.status.release.as_mut() {
             begun.applied.clone_from(&release.applied);
@@ -352,7 +356,7 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         }
         ctx.status.target_revision = None;
     } else {
-        hold(ctx, plan, to, stable, &by);
+        held::hold(ctx, plan, to, stable, &by);
         settle::begin(ctx, &desired);
     }
     if let Some(release) = ctx.status.release.as_mut() {
@@ -378,89 +382,6 @@ fn is_overtaken(ctx: &Context<'_>, command: &HandledCommand) -> bool {
     let then = stamp.and_then(|stamp| stamp.generation);
     then.zip(facts.release_generation)
         .is_some_and(|(then, now)| now > then)
-}
-
-/// Makes what is asked for admissible, whatever came of it before.
-pub(super) fn lift(ctx: &mut Context<'_>, to: &Revision) {
-    ctx.status.refused.retain(|refused| {
-        refused.revision != to.name && refused.spec.as_ref() != Some(&to.data.spec)
-    });
-    for refused in &mut ctx.status.refused {
-        refused.live.retain(|live| {
-            let of = to
-                .data
-                .components
-                .iter()
-                .find(|f| f.workload == live.workload);
-            of.is_none_or(|frozen| canon::digest(&frozen.template) != live.digest)
-        });
-    }
-}
-
-/// Holds what an undo takes away, as if it were refused: it would come back by
-/// itself otherwise.
-fn hold(ctx: &mut Context<'_>, plan: &Plan, to: &Revision, stable: &Revision, by: &str) {
-    let content = plan.content();
-    let spec = (content != to.data.spec && !ctx.spec_refused(plan)).then(|| content.to_owned());
-    let live: Vec<RefusedTemplate> = ctx
-        .components()
-        .filter(|view| view.scope.template.is_none())
-        .filter_map(|view| {
-            let now = stable.data.of(&view.scope.target)?;
-            let then = to.data.of(&view.scope.target)?;
-            let digest = canon::digest(&now.template);
-            (!canon::equal(&now.template, &then.template)).then(|| RefusedTemplate {
-                workload: view.scope.target.to_ref(),
-                digest,
-            })
-        })
-        .collect();
-    if spec.is_none() && live.is_empty() {
-        return;
-    }
-    let at = ctx.time();
-    ctx.status.refused.retain(|r| r.revision != stable.name);
-    ctx.status.refused.push(RefusedContent {
-        revision: stable.name.clone(),
-        spec,
-        live,
-        cause: Cause::Undone,
-        component: None,
-        message: format!("{} was asked for{by} in its place", to.name),
-        at,
-    });
-}
-
-/// Lets what an undo took away come again where something else was released in
-/// its place: whoever asks for it from here on means it. What the plan, or a
-/// workload that this release did not change, still asks for stays away.
-pub(super) fn let_come(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
-    let stable = ctx.stable();
-    let same = |workload: &WorkloadRef| {
-        let of = |revision: &Revision| {
-            let mut frozen = revision.data.components.iter();
-            let frozen = frozen.find(|frozen| frozen.workload == *workload)?;
-            Some(canon::digest(&frozen.template))
-        };
-        stable.and_then(of) == of(target)
-    };
-    for refused in &mut ctx.status.refused {
-        if refused.cause == Cause::Undone {
-            refused.spec.take_if(|spec| spec != plan.content());
-            refused.live.retain(|live| same(&live.workload));
-        }
-    }
-    ctx.status.refused.retain(|refused| {
-        refused.cause != Cause::Undone || refused.spec.is_some() || !refused.live.is_empty()
-    });
-}
-
-/// Ends the hold on the stable revision, where an undo did not take it away.
-pub(super) fn lift_hold(ctx: &mut Context<'_>) {
-    let stable = ctx.status.stable_revision.clone();
-    ctx.status.refused.retain(|refused| {
-        refused.cause != Cause::Undone || Some(&refused.revision) != stable.as_ref()
-    });
 }
 
 /// Tries refused content, or what a release failed on, again.

@@ -13,6 +13,7 @@ mod contents;
 mod context;
 mod deletion;
 mod desired;
+mod held;
 mod judge;
 mod needs;
 mod rebuild;

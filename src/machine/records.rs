@@ -8,10 +8,10 @@ use super::{
 use serde_json::Value;
 
 use crate::{
-    api::{RefusedContent, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult},
+    api::{RefusedContent, ReleasePlanStatus, ReleaseRecord, ReleaseResult},
     config_maps::rewrite,
     fields::{canon, diff},
-    plan::Plan,
+    plan::{Plan, brought_content},
     revision::{Frozen, RevisionData},
 };
 
@@ -48,9 +48,8 @@ pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Opti
 fn bound(history: &mut Vec<ReleaseRecord>, limit: usize, ordered: Option<&str>) {
     let surplus = history.len().saturating_sub(limit);
     let mut made = history.iter().rev();
-    let made = made.find(|record| {
-        record.result == ReleaseResult::Succeeded && record.kind != ReleaseKind::Surroundings
-    });
+    let made =
+        made.find(|record| record.result == ReleaseResult::Succeeded && brought_content(record));
     let made = made.map(|record| record.number);
     let mut index = 0;
     history.retain(|record| {

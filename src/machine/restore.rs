@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::{
     Action, adopt,
     back::{back, is_newer, surroundings, touched},
-    commands, contents,
+    contents,
     context::{Context, View, cut, is_at, is_complete},
     desired::Obstacle,
-    judge,
+    held, judge,
     records::{prune, record},
     report,
     rollout::{narrow, reset},
@@ -404,7 +404,7 @@ fn supersede(ctx: &mut Context<'_>) {
         release.undo = None;
         release.retried = false;
     }
-    commands::lift_hold(ctx);
+    held::lift_hold(ctx);
     ctx.status.target_revision = None;
     ctx.status.phase = Some(Phase::RollingOut);
     ctx.wake_in(Duration::from_secs(1));
@@ -485,7 +485,7 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision) {
         refuse(ctx);
     }
     ctx.status.target_revision = None;
-    commands::lift_hold(ctx);
+    held::lift_hold(ctx);
     ctx.status.release = None;
     reset(ctx, ComponentState::Stable);
     // What is refused is remembered as known, so the list has its length first.

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use super::{
-    Action, Workload, adopt, commands, contents,
+    Action, Workload, adopt, contents,
     context::{Context, View, is_at, is_complete},
-    judge,
+    held, judge,
     records::{prune, record},
     report, restore, snapshots,
     stable::{self, may_write, numbers},
@@ -441,7 +441,7 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
         .release()
         .is_some_and(|r| r.kind == ReleaseKind::Content)
     {
-        commands::let_come(ctx, plan, target);
+        held::let_come(ctx, plan, target);
     }
     ctx.status.stable_revision = Some(target.name.clone());
     ctx.status.target_revision = None;

@@ -7,7 +7,7 @@ use super::{
     Action, adopt, commands,
     context::{Context, conflict},
     desired::{Change, Desired, desired},
-    report, restore, rollout, snapshots, stable, stopped, ways,
+    held, report, restore, rollout, snapshots, stable, stopped, ways,
 };
 use crate::{
     api::{
@@ -108,6 +108,17 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
             return restore::refused(ctx, obstacle.message);
         }
         Err(obstacle) => {
+            if let Some(to) = unbegun(&ctx.status).map(str::to_owned) {
+                if obstacle.reason == Reason::TargetsMissing {
+                    let text = format!("the undo to {to} waits: {}", obstacle.message);
+                    return report::progressing(ctx, obstacle.reason, &text);
+                }
+                let text = format!(
+                    "the undo to {to} ends before it began: {}",
+                    obstacle.message
+                );
+                ctx.tell(true, Reason::UndoIgnored, &text);
+            }
             return abandon(ctx, |ctx| {
                 stable::obstructed(ctx, obstacle.reason, &obstacle.message);
             });
@@ -166,7 +177,7 @@ fn undo_or_newer(ctx: &mut Context<'_>, plan: &Plan) {
     if is_own || ctx.spec_refused(plan) {
         return;
     }
-    commands::lift_hold(ctx);
+    held::lift_hold(ctx);
     if let Some(release) = ctx.status.release.as_mut() {
         release.undo = None;
         release.kind = ReleaseKind::Content;
@@ -223,7 +234,7 @@ fn undecided(ctx: &mut Context<'_>, plan: &Plan, text: &str) {
 
 /// Ends a release that has not touched anything, without a record.
 pub(super) fn abandon(ctx: &mut Context<'_>, verdict: impl FnOnce(&mut Context<'_>)) {
-    commands::lift_hold(ctx);
+    held::lift_hold(ctx);
     ctx.status.release = None;
     ctx.status.step = None;
     ctx.status.phase = Some(if ctx.status.stable_revision.is_some() {
@@ -264,7 +275,7 @@ fn prepare(ctx: &mut Context<'_>, desired: &Desired) {
     if let Some(to) = release.undo.clone() {
         // Not before: an undo that is taken back has changed nothing.
         if let Some(to) = ctx.revision(Some(&to)) {
-            commands::lift(ctx, to);
+            held::lift(ctx, to);
         }
     }
     snapshots::way_back(ctx);

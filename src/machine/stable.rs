@@ -154,7 +154,9 @@ pub fn holding<'a>(
     status.refused.iter().rev().find(|r| {
         let followed = r.spec.is_none() || (reads && !r.live.is_empty());
         let same = content.is_some() && r.spec.as_deref() == content;
-        same || (followed && last == Some(r.revision.as_str()))
+        // What was undone of them stays away until something else comes.
+        let undone = r.cause == Cause::Undone && !r.live.is_empty();
+        same || undone || (followed && last == Some(r.revision.as_str()))
     })
 }
 
@@ -170,7 +172,12 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         ctx.wake_in(Duration::ZERO);
     }
     let revision = ctx.status.stable_revision.clone().unwrap_or_default();
+    let edited = ctx
+        .stable()
+        .is_some_and(|stable| stable.data.spec != plan.content());
     let refused = holding(&ctx.scope, &ctx.status, Some(plan.content()));
+    // A refusal of followed workloads is no word on content that came since.
+    let refused = refused.filter(|_| !edited || ctx.spec_refused(plan));
     if let Some(refused) = refused.cloned() {
         // Content that was refused before a person asked for another revision.
         let undone = ctx.status.history.last().filter(|record| {
@@ -204,9 +211,6 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         report::judged(ctx);
         return report::stalled(ctx, reason, &text);
     }
-    let edited = ctx
-        .stable()
-        .is_some_and(|stable| stable.data.spec != plan.content());
     if edited || unseen {
         ctx.wake_in(Duration::ZERO);
         let text = "content changed while a release was under way and is looked at now";
@@ -378,6 +382,11 @@ fn correction(
         let now = contents::now(ctx, view.scope, workload);
         if ctx.live_refused(&view.scope.target, &canon::digest(&now)) {
             let write = write(view, workload, stable.template.clone());
+            return Some((Action::Replace { write }, true));
+        }
+        if change == Change::None && !canon::equal(&workload.template, &wanted.template) {
+            // Somebody put another stamp on it than that of its contents.
+            let write = write(view, workload, wanted.template.clone());
             return Some((Action::Replace { write }, true));
         }
         let fields = &wanted.fields;

@@ -125,6 +125,7 @@ fn news(ctx: &Context<'_>, plan: &Plan) -> (bool, bool, bool) {
     let mut live = false;
     let mut moved = false;
     let mut away = false;
+    let mut fresh = false;
     for view in ctx.components() {
         let Some(workload) = &view.observed.workload else {
             continue;
@@ -149,13 +150,15 @@ fn news(ctx: &Context<'_>, plan: &Plan) -> (bool, bool, bool) {
             .iter()
             .find(|c| c.workload == reference);
         let digest = canon::digest(&now);
+        let seen = component.is_some_and(|c| c.live_digest.as_ref() == Some(&digest));
+        fresh |= !seen;
         live |= !at_stable && component.is_none_or(|c| c.live_digest.as_ref() != Some(&digest));
         moved |= known
             .iter()
             .any(|f| stable.is_some_and(|s| !canon::equal(&s.template, &f.template)));
         away |= !at_stable;
     }
-    (edited, live, moved && !away)
+    (edited, live, moved && !away && fresh)
 }
 
 /// The next way of a release that is in the history already is another one.
@@ -226,9 +229,9 @@ pub(super) fn again(ctx: &mut Context<'_>, user: Option<&String>) {
         release.stage_since = now;
         release.failure = None;
         release.retried = true;
-        if release.kind == ReleaseKind::Undo {
-            release.undo.clone_from(&target);
-        }
+        // Followed workloads may have gone back since: they get its templates,
+        // as in an undo.
+        release.undo.clone_from(&target);
         release.requested_by = user.cloned().or_else(|| release.requested_by.take());
     }
     tried(ctx, &name, user);

@@ -8,6 +8,7 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{
     commands, contents,
     context::{Context, View},
+    held,
     records::record,
     report, snapshots,
 };
@@ -45,7 +46,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool
     let templates = changed.into_iter().filter(|(_, template)| *template);
     let templates: Vec<String> = templates.map(|(name, _)| name).collect();
     let mut what = Vec::new();
-    if by_plan || !(by_maps || !templates.is_empty()) {
+    if by_plan || (!by_maps && templates.is_empty()) {
         what.push("the plan has newer content".to_owned());
     }
     if by_maps {
@@ -63,7 +64,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool
         target.name
     );
     if undo {
-        commands::lift_hold(ctx);
+        held::lift_hold(ctx);
     }
     commands::overtaken(ctx);
     record(ctx, ReleaseResult::Superseded, Some(text.clone()));

@@ -4,7 +4,9 @@
 //! Admission and the state machine ask the same questions here; what an order
 //! does is decided by [`crate::machine`].
 
-use crate::api::{Phase, RETRY, Reason, ReleasePlanStatus, ReleaseResult, Stage, UNDO};
+use crate::api::{
+    Phase, RETRY, Reason, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult, Stage, UNDO,
+};
 
 /// The revision that `belay.dev/abort` can name: what is being released, or
 /// what a rollback leaves. None while nothing is, or has no name yet.
@@ -91,16 +93,22 @@ pub fn failed(status: &ReleasePlanStatus) -> Option<&str> {
     last.revision.as_deref()
 }
 
-/// Whether a refused revision is only about templates that the plan no longer
-/// asks for, so that there is nothing to try again. What was refused of live
-/// templates can always be put back.
+/// Whether a refused revision holds templates that the plan no longer asks for:
+/// to try the rest of it again would release what nobody ever asked for.
 #[must_use]
 pub fn is_gone_from_plan(status: &ReleasePlanStatus, content: &str, revision: &str) -> bool {
     let mut refused = status.refused.iter();
-    refused.find(|r| r.revision == revision).is_some_and(|r| {
-        let other = r.spec.as_deref().is_some_and(|spec| spec != content);
-        other && r.live.is_empty()
-    })
+    refused
+        .find(|r| r.revision == revision)
+        .is_some_and(|r| r.spec.as_deref().is_some_and(|spec| spec != content))
+}
+
+/// Whether a release brought other content than a restart of the pods.
+#[must_use]
+pub fn brought_content(record: &ReleaseRecord) -> bool {
+    let restarts = |change: &String| change.contains("kubectl.kubernetes.io/restartedAt");
+    let restart = !record.changes.is_empty() && record.changes.iter().all(restarts);
+    record.kind != ReleaseKind::Surroundings && !restart
 }
 
 /// Whether an order can only be carried out while the revision that it names is

@@ -17,6 +17,7 @@ use crate::{
     api::{RETRY, ReleasePlanStatus, StoredPlan, UNDO, WorkloadRef},
     config_maps::Tracked,
     plan::{Plan, Violation, ViolationKind, given_orders, rests_on_revision, undoable},
+    revision::Frozen,
 };
 
 /// Judges the orders that an update gives to `plan`, which is what `new` says.
@@ -43,7 +44,7 @@ pub(super) async fn check(
                 .iter()
                 .any(|c| c.target.to_ref() == *workload),
         };
-        let look = fault(lookup, namespace, old, (order, wanted), touches);
+        let look = fault(lookup, namespace, old, (order, wanted), touches, plan);
         let found = timeout_at(deadline, look).await;
         let found =
             found.unwrap_or_else(|_| Err(LookupError("the cluster did not answer in time".into())));
@@ -77,6 +78,7 @@ async fn fault(
     plan: &StoredPlan,
     (order, wanted): (&str, &str),
     touches: impl Fn(&WorkloadRef) -> bool,
+    asks: &Plan,
 ) -> Result<Option<String>, LookupError> {
     let cannot = match order {
         RETRY => "cannot be tried again",
@@ -90,9 +92,31 @@ async fn fault(
         )));
     };
     let mut lost = Vec::new();
+    let stable = plan
+        .status
+        .as_ref()
+        .and_then(|s| s.stable_revision.as_deref());
+    if let Some(stable) = stable.filter(|_| order == UNDO)
+        && lookup.revision(namespace, uid, stable).await?.is_none()
+    {
+        return Ok(Some(format!(
+            "{cannot}: ControllerRevision {stable}, which is stable, was deleted or changed, so that nothing could go back to it; restore that one first"
+        )));
+    }
     let frozen = revision.data.components.iter();
-    let frozen = frozen.filter(|frozen| touches(&frozen.workload));
-    let contents: BTreeSet<&Tracked> = frozen.flat_map(|f| &f.config_maps).collect();
+    let frozen: Vec<&Frozen> = frozen.filter(|f| touches(&f.workload)).collect();
+    let untracked: BTreeSet<&str> = frozen
+        .iter()
+        .flat_map(|frozen| untracked(frozen, asks))
+        .collect();
+    if !untracked.is_empty() {
+        let names: Vec<&str> = untracked.into_iter().collect();
+        return Ok(Some(format!(
+            "{cannot}: it holds contents of configmap {}, which the plan does not track any more; add it to spec.components[].configMaps first",
+            names.join(" and ")
+        )));
+    }
+    let contents: BTreeSet<&Tracked> = frozen.iter().flat_map(|f| &f.config_maps).collect();
     for tracked in contents {
         let Tracked {
             name,
@@ -110,6 +134,17 @@ async fn fault(
         }
     }
     Ok((!lost.is_empty()).then(|| format!("{cannot}: {}", lost.join("; "))))
+}
+
+/// ConfigMaps of a followed workload whose contents a revision holds and that the
+/// plan does not track any more.
+fn untracked<'a>(frozen: &'a Frozen, plan: &Plan) -> impl Iterator<Item = &'a str> {
+    let tracked = plan.config_maps();
+    let tracked: BTreeSet<String> = tracked.into_iter().map(str::to_owned).collect();
+    let followed = frozen.partial_digest.is_none();
+    let maps = frozen.config_maps.iter().filter(move |_| followed);
+    let names = maps.map(|tracked| tracked.name.as_str());
+    names.filter(move |name| !tracked.contains(*name))
 }
 
 /// " (others are: shop-1, shop-2)": what an undo could name instead, as far as

@@ -175,7 +175,9 @@ async fn an_undo_writes_the_contents_of_then() {
     scene.kubectl(&["annotate", "relplan", "shop", &undo]).await;
     scene
         .plan_until("shop", "went back to the first", |status| {
-            released(status) && status.stable_revision.as_ref() == Some(&first)
+            let mut conditions = status.conditions.iter();
+            let undone = conditions.any(|c| c.reason == Reason::Undone.as_str());
+            undone && status.stable_revision.as_ref() == Some(&first)
         })
         .await;
     assert_eq!(text(&configs).await, "old");

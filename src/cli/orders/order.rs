@@ -6,11 +6,9 @@
 use serde_json::{Value, json};
 
 use crate::{
-    api::{
-        ABORT, Phase, RETRY, ReleaseKind, ReleasePlanStatus, ReleaseResult, Stage, StoredPlan, UNDO,
-    },
+    api::{ABORT, Phase, RETRY, ReleasePlanStatus, ReleaseResult, Stage, StoredPlan, UNDO},
     cli::{access::quoted, status::Caller},
-    plan::{Plan, abortable, as_seen, retryable, undoable},
+    plan::{Plan, abortable, as_seen, brought_content, retryable, undoable},
 };
 
 /// What is asked of a plan.
@@ -285,7 +283,7 @@ fn before<'a>(status: &'a ReleasePlanStatus, kept: &[&'a str]) -> Option<&'a str
         };
         // Of a long row of them not all records are kept, but the one that they
         // follow is.
-        if record.kind == ReleaseKind::Surroundings {
+        if !brought_content(record) {
             passed.extend([to, from]);
             continue;
         }

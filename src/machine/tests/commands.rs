@@ -315,7 +315,7 @@ fn an_undo_gives_followed_workloads_their_earlier_templates() {
     sim.run_until("the undo", |sim| sim.results().len() == 2);
     sim.run(10);
     assert_eq!((sim.image("cart"), sim.image("web")), ("cart:1", "web:1"));
-    assert!(sim.ready(), "{:#?}", sim.status);
+    assert_eq!(sim.reason(), "Undone");
     assert!(!sim.deployments["cart"].marked());
     // What was undone is sent back when it comes back.
     sim.deployment("cart").set_image("cart:2");

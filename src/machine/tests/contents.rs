@@ -269,10 +269,10 @@ fn an_undo_brings_contents_back_and_holds_them() {
         sim.facts.undo = Some(to);
         sim.dirty = true;
         sim.run_until("the undo", |sim| {
-            text(sim) == wanted && sim.phase() == Phase::Stable && sim.ready()
+            text(sim) == wanted && sim.reason() == "Undone" && sim.facts.undo.is_none()
         });
         sim.run(30);
-        assert_eq!((text(&sim), sim.ready()), (wanted, true));
+        assert_eq!((text(&sim), sim.reason()), (wanted, "Undone"));
     }
     assert_eq!(sim.results(), [ReleaseResult::Succeeded; 4]);
 }

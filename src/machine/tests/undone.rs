@@ -219,27 +219,161 @@ fn a_status_is_not_rebuilt_while_contents_cannot_be_read() {
     assert_eq!(sim.status.refused[0].cause, Cause::StatusLost);
 }
 
-/// It is not the revision of that name that is tried, and nobody is told so.
+/// What an undo takes away is the stable revision and what waited to be released:
+/// each by its own name.
 #[test]
-fn content_that_an_undo_took_away_unreleased_is_tried_as_what_it_is() {
+fn content_that_an_undo_took_away_unreleased_has_a_name_of_its_own() {
     let (mut sim, first, second) = mixed(|_| {});
     sim.edit(|spec| spec["paused"] = json!(true));
     sim.want("api", "api:3");
     sim.run(10);
     undo(&mut sim, &first);
     sim.run(10);
+    let held = |sim: &Sim| -> Vec<String> {
+        let refused = sim.status.refused.iter();
+        refused.map(|r| r.revision.clone()).collect()
+    };
+    assert_eq!(held(&sim).len(), 2);
+    let mut back = sim.clone();
+    back.facts.abort = Some(first.clone());
+    back.dirty = true;
+    back.run(10);
+    assert_eq!(held(&back), [""; 0], "taken back, it holds nothing");
     sim.edit(|spec| spec["paused"] = json!(false));
     sim.run_until("the undo", |sim| sim.reason() == "Undone");
     assert_eq!(sim.image("api"), "api:1");
     retry(&mut sim, &second);
-    sim.run_until("the retry", |sim| sim.image("api") == "api:3");
-    let told = sim
-        .events
-        .iter()
-        .find(|e| e.reason == Reason::RetryRequested);
-    let note = &told.unwrap().note;
-    assert!(
-        note.starts_with("the content of the plan is tried"),
-        "{note}"
+    sim.run(10);
+    assert_eq!(
+        (sim.image("api"), sim.told(Reason::RetryIgnored)),
+        ("api:1", 1)
     );
+    let waiting = held(&sim).pop().unwrap();
+    retry(&mut sim, &waiting);
+    sim.run_until("the retry", |sim| {
+        sim.image("api") == "api:3" && sim.ready()
+    });
+    assert_eq!(sim.status.stable_revision, Some(waiting));
+}
+
+/// Half of what is named is nothing that anybody asked for.
+#[test]
+fn a_retry_of_which_the_plan_asks_for_half_is_refused() {
+    let (mut sim, first, _) = mixed(|_| {});
+    sim.deployment("web").set_image("web:2");
+    sim.run_to_the_end();
+    sim.run(10);
+    let third = sim.status.stable_revision.clone().unwrap();
+    sim.want("api", "api:3");
+    sim.deployment("web").set_image("web:3-crash");
+    sim.run_until("the rollback", |sim| sim.reason() == "RolledBack");
+    sim.run(10);
+    undo(&mut sim, &first);
+    sim.run_until("the undo", |sim| sim.reason() == "Undone");
+    sim.journal.clear();
+    retry(&mut sim, &third);
+    sim.run(30);
+    assert_eq!(sim.told(Reason::RetryIgnored), 1);
+    assert_eq!((sim.image("api"), sim.image("web")), ("api:1", "web:1"));
+}
+
+/// What is held of followed workloads is said, too.
+#[test]
+fn an_undo_of_followed_workloads_says_so_until_something_else_comes() {
+    let (mut sim, first) = readers();
+    undo(&mut sim, &first);
+    sim.run_to_the_end();
+    sim.run(10);
+    assert_eq!(sim.reason(), "Undone");
+    sim.deployment("cart").set_image("cart:3");
+    sim.deployment("web").set_image("web:3");
+    sim.run_to_the_end();
+    sim.run(10);
+    assert!(sim.ready(), "{:#?}", sim.status.refused);
+}
+
+/// Newer content of the plan that came in a rollback is not judged with it.
+#[test]
+fn content_that_came_in_a_rollback_of_followed_workloads_is_not_judged_with_it() {
+    let (mut sim, ..) = mixed(|_| {});
+    sim.deployment("web").set_image("web:2-crash");
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.want("api", "api:3");
+    let asked = sim.facts.release_generation;
+    for _ in 0..300 {
+        sim.tick();
+        let judged = sim.status.observed_release_generation == asked;
+        assert!(!judged || sim.image("api") == "api:3", "{:#?}", sim.status);
+    }
+    assert!(sim.ready() && sim.image("api") == "api:3");
+}
+
+/// A retry brings back what an aborted rollback had sent back.
+#[test]
+fn a_retry_after_an_aborted_rollback_puts_followed_templates_back() {
+    let spec = json!({"components": [followed("a"), followed("b")], "progressDeadline": "60s"});
+    let mut sim = Sim::settled(spec, &[("a", "a:1"), ("b", "b:1")]);
+    sim.deployment("a").set_image("a:2-crash");
+    sim.deployment("b").set_image("b:2");
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.deployment("a").broken = true;
+    sim.run_until("it is stuck", |sim| sim.reason() == "RollbackStalled");
+    assert_eq!((sim.image("a"), sim.image("b")), ("a:1", "b:1"));
+    let bad = sim.status.target_revision.clone();
+    let bad = bad.or(sim.status.release.as_ref().unwrap().applied.last().cloned());
+    sim.facts.abort = bad.clone();
+    sim.dirty = true;
+    sim.run(60);
+    assert_eq!(
+        (sim.phase(), sim.reason()),
+        (Phase::Failed, "RollbackAborted")
+    );
+    sim.deployment("a").broken = false;
+    sim.deployment("a").repair();
+    retry(&mut sim, &bad.unwrap());
+    sim.run_to_the_end();
+    sim.run(10);
+    assert_eq!((sim.image("a"), sim.image("b")), ("a:2-crash", "b:2"));
+    assert!(sim.ready(), "{:#?}", sim.status);
+}
+
+/// Whatever an undo waits for, it is not dropped in silence.
+#[test]
+fn an_undo_that_ends_before_it_began_says_so() {
+    let mut sim = Sim::new(
+        json!({"components": [configured("web", "web:1", "settings")]}),
+        &[("web", "web:1")],
+    );
+    sim.checked = true;
+    sim.configure("settings", "old");
+    sim.run(60);
+    let first = sim.status.stable_revision.clone().unwrap();
+    sim.configure("settings", "new");
+    sim.run_to_the_end();
+    sim.run(10);
+    sim.edit(|spec| spec["paused"] = json!(true));
+    undo(&mut sim, &first);
+    sim.run(10);
+    sim.snapshots.retain(|_, text| text != "old");
+    sim.dirty = true;
+    sim.run(10);
+    assert_eq!(sim.told(Reason::UndoIgnored), 1, "{:#?}", sim.events);
+    assert_eq!(sim.configuration("web"), [Some("new")]);
+}
+
+/// Pods that were made with other contents than their stamp says are made anew.
+#[test]
+fn a_stamp_that_somebody_else_set_is_set_right() {
+    let (mut sim, _) = readers();
+    let stamped = sim.deployments["cart"].template.clone();
+    sim.configure("settings", "newer");
+    sim.run_to_the_end();
+    sim.run(10);
+    let right = sim.deployments["cart"].template.clone();
+    assert_ne!(stamped, right);
+    sim.deployment("cart").replace(&stamped);
+    sim.dirty = true;
+    sim.run(30);
+    assert_eq!(sim.deployments["cart"].template, right);
+    assert_eq!(sim.told(Reason::Reasserted), 1);
 }

@@ -22,13 +22,15 @@ fn undo(old: &Value, revision: &str) -> Value {
     new
 }
 
-/// A cluster that keeps revisions, each with the contents of two ConfigMaps.
+/// A cluster that keeps revisions, the stable one among them, each with the
+/// contents of two ConfigMaps.
 fn keeping(names: &[&str], held: [Held; 2]) -> Arc<Cluster> {
     let tracked = |name: &str| Tracked::new(name, &format!("digest-of-{name}"), "uid");
     let revision = |name: &&str| {
         let data = json!({
             "canon": 1, "spec": "s", "components": [{
                 "name": "cart", "workload": {"kind": "Deployment", "name": "cart"},
+                "partialDigest": "p",
                 "template": {"spec": {"containers": [{"name": "app"}]}}, "fields": {},
                 "configMaps": [tracked("one"), tracked("two")],
             }],
@@ -39,7 +41,7 @@ fn keeping(names: &[&str], held: [Held; 2]) -> Arc<Cluster> {
         }
     };
     Arc::new(Cluster {
-        revisions: names.iter().map(revision).collect(),
+        revisions: names.iter().chain([&"shop-2"]).map(revision).collect(),
         held: vec![("one", held[0]), ("two", held[1])],
         ..Cluster::default()
     })
@@ -204,6 +206,32 @@ async fn an_order_for_contents_that_are_lost_is_denied_with_all_that_is_missing(
     ] {
         assert!(text.contains(words), "{text}");
     }
+}
+
+/// Contents of a followed workload can only be written where they are tracked.
+#[tokio::test]
+async fn an_undo_to_contents_that_the_plan_does_not_track_is_denied() {
+    let mut kept = Arc::into_inner(whole()).unwrap();
+    for revision in &mut kept.revisions {
+        revision.data.components[0].partial_digest = None;
+    }
+    let old = released().await;
+    let review = update(&old, &undo(&old, "shop-1"));
+    let answer = ask(&webhooks(Arc::new(kept)), VALIDATE, &review).await;
+    let text = "it holds contents of configmap one and two, which the plan does not track any more; add it to spec.components[].configMaps first";
+    assert!(answer.denied(422).contains(text), "{answer:?}");
+}
+
+/// An undo that fails has to have something to go back to.
+#[tokio::test]
+async fn an_undo_without_the_stable_revision_is_denied_and_names_that_one() {
+    let mut kept = Arc::into_inner(whole()).unwrap();
+    kept.revisions.retain(|revision| revision.name != "shop-2");
+    let old = released().await;
+    let review = update(&old, &undo(&old, "shop-1"));
+    let answer = ask(&webhooks(Arc::new(kept)), VALIDATE, &review).await;
+    let text = "ControllerRevision shop-2, which is stable, was deleted or changed";
+    assert!(answer.denied(422).contains(text), "{answer:?}");
 }
 
 /// What has left the plan is not brought back, so it may be lost.

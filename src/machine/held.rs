@@ -1,0 +1,118 @@
+//! What an undo holds: content that it takes away must not come back by itself.
+//!
+//! It is entered among what was refused, with a cause of its own, and ends when
+//! the undo is taken back or something else was released in its place.
+
+use super::{context::Context, desired::desired};
+use crate::{
+    api::{Cause, RefusedContent, RefusedTemplate, WorkloadRef},
+    fields::canon,
+    plan::Plan,
+    revision::Revision,
+};
+
+/// Makes what is asked for admissible, whatever came of it before.
+pub(super) fn lift(ctx: &mut Context<'_>, to: &Revision) {
+    ctx.status.refused.retain(|refused| {
+        refused.revision != to.name && refused.spec.as_ref() != Some(&to.data.spec)
+    });
+    for refused in &mut ctx.status.refused {
+        refused.live.retain(|live| {
+            let of = to
+                .data
+                .components
+                .iter()
+                .find(|f| f.workload == live.workload);
+            of.is_none_or(|frozen| canon::digest(&frozen.template) != live.digest)
+        });
+    }
+}
+
+/// Holds what an undo takes away, as if it were refused: it would come back by
+/// itself otherwise. That is what is stable, and what the plan asked for since.
+pub(super) fn hold(ctx: &mut Context<'_>, plan: &Plan, to: &Revision, stable: &Revision, by: &str) {
+    let content = plan.content();
+    let waits = ![&to.data.spec, &stable.data.spec].contains(&&content.to_owned())
+        && !ctx.spec_refused(plan);
+    // What was never prepared has no name yet. Where none can be told, it goes by
+    // that of the stable one.
+    let waiting = waits.then(|| desired(ctx, plan).ok()).flatten();
+    let facts = &ctx.input.world.plan;
+    let waiting = waiting.map(|waiting| waiting.data().named(&facts.name, &facts.uid).name);
+    let spec = match &waiting {
+        None if waits => Some(content.to_owned()),
+        _ => (stable.data.spec != to.data.spec).then(|| stable.data.spec.clone()),
+    };
+    let live: Vec<RefusedTemplate> = ctx
+        .components()
+        .filter(|view| view.scope.template.is_none())
+        .filter_map(|view| {
+            let now = stable.data.of(&view.scope.target)?;
+            let then = to.data.of(&view.scope.target)?;
+            let digest = canon::digest(&now.template);
+            (!canon::equal(&now.template, &then.template)).then(|| RefusedTemplate {
+                workload: view.scope.target.to_ref(),
+                digest,
+            })
+        })
+        .collect();
+    let at = ctx.time();
+    let mut enter = |revision: &str, spec: Option<String>, live: Vec<RefusedTemplate>| {
+        if spec.is_none() && live.is_empty() {
+            return;
+        }
+        ctx.status.refused.retain(|r| r.revision != revision);
+        ctx.status.refused.push(RefusedContent {
+            revision: revision.to_owned(),
+            spec,
+            live,
+            cause: Cause::Undone,
+            component: None,
+            message: format!("{} was asked for{by} in its place", to.name),
+            at: at.clone(),
+        });
+    };
+    enter(&stable.name, spec, live);
+    if let Some(name) = waiting {
+        enter(&name, Some(content.to_owned()), Vec::new());
+    }
+}
+
+/// Lets what an undo took away come again where something else was released in
+/// its place: whoever asks for it from here on means it. What the plan, or a
+/// workload that this release did not change, still asks for stays away.
+pub(super) fn let_come(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
+    let stable = ctx.stable();
+    let same = |workload: &WorkloadRef| {
+        let of = |revision: &Revision| {
+            let mut frozen = revision.data.components.iter();
+            let frozen = frozen.find(|frozen| frozen.workload == *workload)?;
+            Some(canon::digest(&frozen.template))
+        };
+        stable.and_then(of) == of(target)
+    };
+    for refused in &mut ctx.status.refused {
+        if refused.cause == Cause::Undone {
+            refused.spec.take_if(|spec| spec != plan.content());
+            refused.live.retain(|live| same(&live.workload));
+        }
+    }
+    ctx.status.refused.retain(|refused| {
+        refused.cause != Cause::Undone || refused.spec.is_some() || !refused.live.is_empty()
+    });
+}
+
+/// Ends the hold on the stable revision, and on what waited beside it, where an
+/// undo did not take it away.
+pub(super) fn lift_hold(ctx: &mut Context<'_>) {
+    let stable = ctx.status.stable_revision.clone();
+    let mut refused = ctx.status.refused.iter();
+    let undone = |r: &&RefusedContent| r.cause == Cause::Undone;
+    let hold = refused.rfind(|r| undone(r) && Some(&r.revision) == stable.as_ref());
+    let Some((at, message)) = hold.map(|hold| (hold.at.clone(), hold.message.clone())) else {
+        return;
+    };
+    ctx.status
+        .refused
+        .retain(|r| r.cause != Cause::Undone || r.at != at || r.message != message);
+}
