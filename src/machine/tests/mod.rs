@@ -25,3 +25,4 @@ mod readable;
 mod rebuild;
 mod refused;
 mod renewed;
+mod stuck;
