@@ -296,6 +296,9 @@ pub enum Cause {
     TemplateRefused,
     /// A workload disappeared in mid-release.
     WorkloadMissing,
+    /// A ConfigMap that was to be released did not exist or could not be read for
+    /// the whole deadline.
+    ConfigMapUnavailable,
     /// The record of what was being released was deleted or changed.
     RevisionLost,
     /// The snapshot of a ConfigMap that is part of what was being released was

@@ -135,6 +135,14 @@ impl ConfigMaps {
         of_plan.insert(name.to_owned(), source);
     }
 
+    /// Takes a ConfigMap as what it is no longer: a write found another one than
+    /// the watch has told of, so the next look reads it.
+    pub(super) fn doubt(&self, plan_uid: &str, name: &str) {
+        // Also where nothing was there: what is neither told of nor seen is
+        // taken as absent.
+        self.wrote(plan_uid, name, Source::default());
+    }
+
     /// Keeps no other snapshots of a plan than these.
     fn keep_whole(&self, plan_uid: &str, wanted: &BTreeMap<String, Kept>) {
         let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
@@ -366,6 +374,42 @@ mod tests {
         ] {
             assert_eq!(read, None);
         }
+    }
+
+    #[test]
+    fn what_a_write_found_to_be_another_is_read_whatever_the_watch_says() {
+        let (metas, _writer) = reflector::store();
+        let known = ConfigMaps {
+            metas,
+            seen: Mutex::default(),
+            whole: Mutex::default(),
+        };
+        let told = ObjectMeta {
+            uid: Some("u".to_owned()),
+            resource_version: Some("7".to_owned()),
+            ..ObjectMeta::default()
+        };
+        let source = Source {
+            digest: Some("d".to_owned()),
+            uid: "u".to_owned(),
+            resource_version: "7".to_owned(),
+            ..Source::default()
+        };
+        let look = |meta| super::known(meta, known.seen("p", "web"));
+        assert_eq!(look(None), Some(Source::default()));
+        known.doubt("p", "web");
+        assert_eq!(look(None), None, "the watch has not told that it is there");
+        known.wrote("p", "web", source.clone());
+        assert_eq!(look(Some(&told)), Some(source.clone()));
+        known.doubt("p", "web");
+        assert_eq!(look(Some(&told)), None, "the watch lags behind");
+        // What was read then stands, and it is read until the watch says so too.
+        let newer = Source {
+            resource_version: "8".to_owned(),
+            ..source
+        };
+        known.keep("p", &[("web".to_owned(), newer)].into());
+        assert_eq!(look(Some(&told)), None);
     }
 
     #[test]

@@ -54,6 +54,7 @@ pub(super) async fn create(
     let contents = source.as_ref().map(Contents::of);
     let contents = contents.filter(|contents| contents.digest() == tracked.digest);
     let Some(contents) = contents else {
+        ctx.config_maps.doubt(uid, &tracked.name);
         return Err(changed(&tracked.name));
     };
     let object = snapshot_object(tracked, contents, &plan.name_any(), uid);
@@ -133,8 +134,18 @@ pub(super) async fn write_back(
     };
     let written = match written {
         Ok(written) => written,
-        Err(kube::Error::Api(status)) if status.code == 404 => return Err(conflict(name)),
-        Err(error) => return Err(ReconcileError::unwritten(name, doing)(error)),
+        Err(error) => {
+            let error = match error {
+                kube::Error::Api(status) if status.code == 404 => conflict(name),
+                error => ReconcileError::unwritten(name, doing)(error),
+            };
+            if matches!(error, ReconcileError::Conflict { .. }) {
+                // Or it would be decided on the same view until the watch has
+                // caught up.
+                ctx.config_maps.doubt(plan_uid, name);
+            }
+            return Err(error);
+        }
     };
     match disown(ctx, namespace, &written).await {
         Ok(clean) => {

@@ -190,21 +190,28 @@ pub(super) fn too_large(data: &RevisionData) -> Option<String> {
 }
 
 fn store(ctx: &mut Context<'_>, data: RevisionData) -> Result<(), Obstacle> {
-    let tracked: Vec<Tracked> = data
-        .components
-        .iter()
-        .flat_map(|c| c.config_maps.clone())
-        .collect();
-    snapshots::store(ctx, &tracked)?;
+    let all: Vec<Tracked> = tracked(&data).cloned().collect();
+    snapshots::store(ctx, &all)?;
+    let _ = set_stable(ctx, data);
+    Ok(())
+}
+
+fn tracked(data: &RevisionData) -> impl Iterator<Item = &Tracked> {
+    data.components.iter().flat_map(|c| &c.config_maps)
+}
+
+/// Takes a revision as the stable one; gives its name back.
+fn set_stable(ctx: &mut Context<'_>, data: RevisionData) -> String {
     let facts = &ctx.input.world.plan;
     let revision = data.named(&facts.name, &facts.uid);
     let number = ctx.status.history.last().map_or(0, |record| record.number);
-    ctx.status.stable_revision = Some(revision.name.clone());
+    let name = revision.name.clone();
+    ctx.status.stable_revision = Some(name.clone());
     ctx.act(Action::CreateRevision {
         revision: Box::new(revision),
         number,
     });
-    Ok(())
+    name
 }
 
 fn frozen(view: View<'_>) -> Option<Frozen> {
@@ -289,10 +296,18 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
         report::stalled(ctx, Reason::TemplateRefused, &text);
         return true;
     }
-    if let Err(obstacle) = store(ctx, data) {
+    let new: Vec<Tracked> = tracked(&data)
+        .filter(|tracked| !known.contains(tracked))
+        .cloned()
+        .collect();
+    if let Err(obstacle) = snapshots::store(ctx, &new) {
         stable::obstructed(ctx, obstacle.reason, &obstacle.message);
         return true;
     }
+    let name = set_stable(ctx, data.clone());
+    // What was lost before must not hold what may be its mending.
+    let rest = tracked(&data).filter(|tracked| known.contains(tracked));
+    snapshots::keep_for(ctx, &name, rest.collect());
     for action in disowned {
         ctx.act(action);
     }

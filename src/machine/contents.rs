@@ -228,7 +228,7 @@ fn end(ctx: &Context<'_>) -> String {
 }
 
 /// Whether the way back has taken longer than progress may.
-fn is_overdue(ctx: &Context<'_>) -> bool {
+pub(super) fn is_overdue(ctx: &Context<'_>) -> bool {
     let plan = ctx.input.plan;
     let deadline = plan.map_or(DEADLINE, |plan| plan.progress_deadline());
     ctx.release()

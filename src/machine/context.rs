@@ -306,11 +306,9 @@ impl<'a> Context<'a> {
     pub(super) fn tell_entry(&mut self, reason: Reason, message: &str) {
         let message = cut(message);
         let conditions = &self.input.status.conditions;
-        // What orders wait for stands behind it.
-        let is_same = |told: &str| {
-            let rest = told.strip_prefix(&message);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(WAITING))
-        };
+        // What else is awaited stands behind it, and may change often.
+        let head = |text: &str| text.split(WAITING).next().map(str::to_owned);
+        let is_same = |told: &str| head(told) == head(&message);
         let known = conditions
             .iter()
             .any(|c| c.type_ == "Ready" && c.reason == reason.as_str() && is_same(&c.message));

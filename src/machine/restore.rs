@@ -7,7 +7,7 @@ use super::{
     Action, adopt,
     back::{back, is_newer, surroundings, touched},
     contents,
-    context::{Context, View, cut, is_at, is_complete},
+    context::{Context, View, WAITING, cut, is_at, is_complete},
     desired::Obstacle,
     held, judge,
     records::{prune, record},
@@ -172,11 +172,10 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         .input
         .plan
         .map_or(DEADLINE, |plan| plan.progress_deadline());
-    let mut waiting = Vec::new();
-    let mut contended = None;
-    let mut refused = None;
-    let mut lost: Option<Obstacle> = None;
-    let mut late = false;
+    let deleting = ctx.input.world.plan.deleting;
+    let let_go = deleting && contents::is_overdue(ctx);
+    let mut held = Held::default();
+    let mut edited = Vec::new();
     for index in backwards(&ctx.scope) {
         let Some(scope) = ctx.scope.get(index).cloned() else {
             continue;
@@ -210,33 +209,43 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         }
         let at = is_at(workload, frozen, &touched);
         // Contents go back before the code that reads them.
-        let writes = match contents::bring(ctx, frozen) {
-            Ok(writes) => writes,
+        let (mut writes, is_edited) = match contents::bring(ctx, frozen) {
+            Ok(writes) => (writes, false),
             // It was edited and not moved: that is judged when this is over.
-            Err(obstacle) if obstacle.reason == Reason::ConfigMapEdited && at => Vec::new(),
+            Err(obstacle) if obstacle.reason == Reason::ConfigMapEdited && at => (Vec::new(), true),
             Err(obstacle) => {
-                waiting.push(format!("{} to go back", scope.target));
-                lost.get_or_insert(obstacle);
+                held.lose(&scope.target, obstacle);
                 continue;
             }
         };
         // Also where the template is back: its pods need what it names.
-        let kept = snapshots::store(ctx, &frozen.config_maps);
+        let mut kept = snapshots::store(ctx, &frozen.config_maps);
+        if let_go && kept.is_err() {
+            // Neither rights nor contents that are lost may hold a plan that is
+            // to go for ever.
+            if scope.template.is_some() && snapshots::is_gone(ctx, &frozen.config_maps) {
+                // No pod of the stable template would start.
+                continue;
+            }
+            kept = Ok(());
+            writes.clear();
+        }
         if at && !writes.is_empty() {
-            waiting.push(format!("configmaps of {} to go back", scope.target));
             if let Err(obstacle) = kept {
-                lost.get_or_insert(obstacle);
+                held.lose(&scope.target, obstacle);
             } else if may_write(ctx, index, 1 + stable::REASSERTIONS) {
+                let text = format!("configmaps of {} to go back", scope.target);
+                held.waiting.push(text);
                 for write in writes {
                     ctx.act_once(write);
                 }
             } else {
-                contended.get_or_insert(contents::refilled(ctx, index, &stable.name).0);
+                let text = contents::refilled(ctx, index, &stable.name).0;
+                held.contend(&scope.target, text);
             }
             continue;
         }
         if !at {
-            waiting.push(format!("{} to go back", scope.target));
             let own = project(&frozen.template, &touched);
             if let Some(gone) = missing_containers(&own, &workload.template)
                 .into_iter()
@@ -247,37 +256,45 @@ pub(super) fn run(ctx: &mut Context<'_>) {
                     "{} has {gone}, so its fields cannot go back. Put the container back",
                     scope.target
                 );
-                refused.get_or_insert(text);
+                held.refuse(&scope.target, text);
                 continue;
             }
             if let Some(text) = &workload.refusal {
                 // It must not hold the others.
-                refused.get_or_insert(format!(
+                let text = format!(
                     "{} refuses its stable template: {}. Change what refuses it",
                     scope.target,
                     ways::brief(text)
-                ));
+                );
+                held.refuse(&scope.target, text);
                 continue;
             }
             if let Err(obstacle) = kept {
-                lost.get_or_insert(obstacle);
+                held.lose(&scope.target, obstacle);
                 continue;
             }
-            if let Some(text) = back(ctx, view, workload, frozen, &touched, writes) {
-                contended.get_or_insert(text);
+            match back(ctx, view, workload, frozen, &touched, writes) {
+                Some(text) => held.contend(&scope.target, text),
+                None => held.waiting.push(format!("{} to go back", scope.target)),
             }
             continue;
         }
         if let Some(left) = judge::progress(ctx, index, workload, deadline) {
             let over = left == Duration::ZERO;
-            late |= over;
+            if over && is_edited {
+                // What it had was not enough. The edit may be what mends it,
+                // and is released when this is over.
+                edited.push(scope.target.to_string());
+                continue;
+            }
+            held.late |= over;
             ctx.wake_in(if over { SLOW } else { left });
             let mut text = adopt::availability(view, workload);
             if workload.paused {
                 let resume = ways::resume_workload(ctx, &scope.target.name);
                 text = format!("{text} (paused by its own spec.paused; to go on: {resume} )");
             }
-            waiting.push(text);
+            held.waiting.push(text);
             if over && surroundings(ctx, view, workload, frozen) {
                 continue;
             }
@@ -292,50 +309,107 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         }
     }
     let total = ctx.components().count();
-    ctx.status.step = Some(format!("Restore {}/{total}", total - waiting.len()));
-    if waiting.is_empty() {
-        return finish(ctx, stable);
+    let left = held.waiting.len();
+    ctx.status.step = Some(format!("Restore {}/{total}", total - left));
+    if held.waiting.is_empty() {
+        return finish(ctx, stable, &edited);
     }
-    let stuck = late || contended.is_some() || refused.is_some() || lost.is_some();
-    if stuck && newer_spec(ctx) && !ctx.input.world.plan.deleting {
+    if held.is_stuck() && newer_spec(ctx) && !deleting {
         return supersede(ctx);
     }
-    if let Some(obstacle) = lost {
-        ctx.wake_in(SLOW);
-        let but = if obstacle.reason == Reason::TargetsMissing {
-            ";"
-        } else {
-            ", but"
-        };
-        let mut text = format!("all others went back{but} {}", obstacle.message);
-        if ctx.input.world.plan.deleting {
-            text.push_str(&format!(
-                ". To let the plan go without it: {}",
-                ways::let_go(ctx)
-            ));
-        }
-        if obstacle.reason == Reason::TargetsMissing {
-            return report::progressing(ctx, obstacle.reason, &text);
-        }
-        return report::stalled(ctx, obstacle.reason, &text);
-    }
-    if let Some(text) = refused {
-        let text = format!("{text}, or change the content of the plan. All others went back");
-        return report::stalled(ctx, Reason::TemplateRefused, &text);
-    }
-    verdict(ctx, &waiting, contended, late);
+    verdict(ctx, &held);
 }
 
-fn verdict(ctx: &mut Context<'_>, waiting: &[String], contended: Option<String>, late: bool) {
-    if let Some(text) = contended {
+/// What a pass over the components found in the way of some of them.
+#[derive(Default)]
+struct Held {
+    waiting: Vec<String>,
+    contended: Option<String>,
+    refused: Option<String>,
+    lost: Option<Obstacle>,
+    late: bool,
+}
+
+impl Held {
+    fn lose(&mut self, target: &Target, obstacle: Obstacle) {
+        self.waiting.push(format!("{target} to go back"));
+        self.lost.get_or_insert(obstacle);
+    }
+
+    fn refuse(&mut self, target: &Target, text: String) {
+        let waiting = format!("{target} to go back, which is refused");
+        self.waiting.push(waiting);
+        self.refused.get_or_insert(text);
+    }
+
+    fn contend(&mut self, target: &Target, text: String) {
+        let waiting = format!("{target} to go back, which somebody keeps undoing");
+        self.waiting.push(waiting);
+        self.contended.get_or_insert(text);
+    }
+
+    const fn is_stuck(&self) -> bool {
+        self.late || self.contended.is_some() || self.refused.is_some() || self.lost.is_some()
+    }
+
+    /// What people are told of a fault: how it can end, and behind that, which
+    /// may change often, what else is awaited.
+    fn text(&self, ctx: &Context<'_>, fault: &str) -> String {
+        let fault = and_let_go(ctx, fault.to_owned());
+        let gap = if fault.contains(": kubectl ") {
+            " "
+        } else {
+            ""
+        };
+        let others = if ctx.components().count() > 1 {
+            "all others were sent back; "
+        } else {
+            ""
+        };
+        let waiting = ways::brief(&self.waiting.join(", "));
+        format!("{fault}{gap}{WAITING}{others}waiting for {waiting}")
+    }
+}
+
+/// With the way to let a plan go that is deleted.
+fn and_let_go(ctx: &Context<'_>, text: String) -> String {
+    if ctx.input.world.plan.deleting {
+        format!(
+            "{text}. To let the plan go without it: {}",
+            ways::let_go(ctx)
+        )
+    } else {
+        text
+    }
+}
+
+fn verdict(ctx: &mut Context<'_>, held: &Held) {
+    if let Some(obstacle) = &held.lost {
+        ctx.wake_in(SLOW);
+        let (reason, text) = (obstacle.reason, held.text(ctx, &obstacle.message));
+        if reason == Reason::TargetsMissing {
+            return report::progressing(ctx, reason, &text);
+        }
+        return report::stalled(ctx, reason, &text);
+    }
+    if let Some(fault) = &held.refused {
+        let or = if ctx.input.world.plan.deleting {
+            ""
+        } else {
+            ", or change the content of the plan"
+        };
+        let text = held.text(ctx, &format!("{fault}{or}"));
+        return report::stalled(ctx, Reason::TemplateRefused, &text);
+    }
+    if let Some(fault) = &held.contended {
+        let text = held.text(ctx, fault);
         return report::stalled(ctx, Reason::Contended, &text);
     }
     let stable = ctx.status.stable_revision.clone().unwrap_or_default();
-    let deleting = ctx.input.world.plan.deleting;
-    if late {
+    let waiting = ways::brief(&held.waiting.join(", "));
+    if held.late {
         let text = format!(
-            "everything was sent back to {stable}, but it does not become available: {}. {}",
-            ways::brief(&waiting.join(", ")),
+            "everything was sent back to {stable}, but it does not become available: {waiting}. {}",
             ways::out_of_rollback(ctx, &stable)
         );
         let known = ctx.input.status.decisions.last().map(|d| d.reason);
@@ -344,7 +418,7 @@ fn verdict(ctx: &mut Context<'_>, waiting: &[String], contended: Option<String>,
         }
         return report::stalled(ctx, Reason::RollbackStalled, &text);
     }
-    let reason = if deleting {
+    let reason = if ctx.input.world.plan.deleting {
         Reason::Deleting
     } else {
         Reason::RollingBack
@@ -353,17 +427,11 @@ fn verdict(ctx: &mut Context<'_>, waiting: &[String], contended: Option<String>,
         .release()
         .and_then(|r| r.failure.as_ref())
         .map(self::reason);
-    let mut text = format!(
-        "going back to {stable} ({}); waiting for {}",
-        why.unwrap_or_default(),
-        ways::brief(&waiting.join(", "))
+    let text = format!(
+        "going back to {stable} ({}); waiting for {waiting}",
+        why.unwrap_or_default()
     );
-    if deleting {
-        text = format!(
-            "{text}. To let the plan go without it: {}",
-            ways::let_go(ctx)
-        );
-    }
+    let text = and_let_go(ctx, text);
     report::progressing(ctx, reason, &text);
 }
 
@@ -387,6 +455,8 @@ fn newer_spec(ctx: &Context<'_>) -> bool {
 
 /// Leaves a rollback that does not come to its end for newer content.
 fn supersede(ctx: &mut Context<'_>) {
+    // What would go back gets the newer content instead.
+    ctx.discard_writes();
     refuse(ctx);
     record(
         ctx,
@@ -455,7 +525,8 @@ pub(super) fn refuse(ctx: &mut Context<'_>) {
     });
 }
 
-fn finish(ctx: &mut Context<'_>, stable: &Revision) {
+/// `edited` are workloads that are left to what their ConfigMaps hold by now.
+fn finish(ctx: &mut Context<'_>, stable: &Revision, edited: &[String]) {
     let narrowed: Vec<Action> = ctx
         .components()
         .filter_map(|view| {
@@ -492,8 +563,14 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision) {
     let limit = ctx.input.plan.map_or(10, |plan| plan.history_limit());
     prune(ctx, limit);
     stable::remember(ctx, Some(stable));
+    let but = if edited.is_empty() {
+        String::new()
+    } else {
+        let edited = ways::brief(&edited.join(" and "));
+        format!(" but for {edited}, whose configmap was edited")
+    };
     let text = format!(
-        "everything that was moved is back on {} and available ({})",
+        "everything that was moved is back on {} and available{but} ({})",
         stable.name,
         why.unwrap_or_default()
     );

@@ -209,18 +209,29 @@ fn walk(
             });
             continue;
         }
-        if !is_at(workload, frozen, &touched) {
+        let at = is_at(workload, frozen, &touched);
+        let begun = !at && has_begun(ctx, workload, frozen, &scope.target);
+        if !at {
             let ready = scope
                 .after
                 .iter()
                 .all(|before| done.get(*before).copied().unwrap_or(true));
-            promote(ctx, view, workload, frozen, ready && !holds, &mut pass);
-            continue;
+            let wrote = promote(ctx, view, workload, frozen, ready && !holds, &mut pass);
+            if wrote || !begun {
+                let numbers = numbers(workload);
+                if let Some(component) = ctx.component(index) {
+                    component.replicas = numbers.replicas;
+                    component.updated_replicas = numbers.updated_replicas;
+                    component.available_replicas = numbers.available_replicas;
+                    component.progress_at = None;
+                }
+                continue;
+            }
         }
         // Pods of a component without a change are old, and so are their
         // restarts. That they are available is judged like for all others.
         if !retried
-            && is_changed(ctx, frozen, &scope.target)
+            && (begun || is_changed(ctx, frozen, &scope.target))
             && let Some(failure) = judge::pods(ctx, limits.restarts, view, workload)
         {
             pass.failure.get_or_insert(failure);
@@ -238,6 +249,10 @@ fn walk(
                 pass.failure.get_or_insert(failure);
             }
             ctx.wake_in(left);
+        }
+        if begun {
+            // It waits for the rest of what is released with it.
+            continue;
         }
         if workload.paused && !complete {
             let text = format!(
@@ -262,6 +277,15 @@ fn walk(
         }
     }
     pass
+}
+
+/// Whether a followed workload has the template of the target but for the
+/// annotation for its contents, and got it with this release: its pods are new.
+fn has_begun(ctx: &Context<'_>, workload: &Workload, frozen: &Frozen, target: &Target) -> bool {
+    let live = contents::plain(&workload.template);
+    let is_live = |frozen: &Frozen| canon::equal(&contents::plain(&frozen.template), &live);
+    let stable = ctx.stable().and_then(|stable| stable.data.of(target));
+    frozen.partial_digest.is_none() && is_live(frozen) && !stable.is_some_and(is_live)
 }
 
 /// Whether the target gives a workload another template than the stable one.
@@ -327,6 +351,7 @@ fn gone(ctx: &mut Context<'_>, view: View<'_>, deadline: Duration, holds: bool, 
     }
 }
 
+/// Writes the new template of a component if it is its turn; true if so.
 fn promote(
     ctx: &mut Context<'_>,
     view: View<'_>,
@@ -334,19 +359,14 @@ fn promote(
     frozen: &Frozen,
     ready: bool,
     pass: &mut Pass,
-) {
+) -> bool {
     let text = format!("{} to get the new template", view.scope.target);
     pass.waiting.push(text);
-    let numbers = numbers(workload);
     if let Some(component) = ctx.component(view.index) {
-        component.replicas = numbers.replicas;
-        component.updated_replicas = numbers.updated_replicas;
-        component.available_replicas = numbers.available_replicas;
-        component.progress_at = None;
         component.state = Some(ComponentState::Waiting);
     }
     if !ready {
-        return;
+        return false;
     }
     // Between the dry run and now somebody may have removed a container: the
     // apply would then add it instead of changing it.
@@ -363,7 +383,7 @@ fn promote(
     }) {
         let text = format!("{} has {gone}", view.scope.target);
         pass.held.get_or_insert((Reason::TemplateMismatch, text));
-        return;
+        return false;
     }
     // Contents go before the code that reads them. But for an undo they are
     // what is live.
@@ -376,7 +396,7 @@ fn promote(
         Ok(writes) => writes,
         Err(obstacle) => {
             pass.held.get_or_insert((obstacle.reason, obstacle.message));
-            return;
+            return false;
         }
     };
     // One write forward, and a few more over somebody who takes it back.
@@ -385,7 +405,7 @@ fn promote(
         let fields = ways::fields(&workload.template, &frozen.template, &touched);
         let text = stable::managers(ctx, view, workload, &fields);
         pass.held.get_or_insert((Reason::Contended, text));
-        return;
+        return false;
     }
     if let Err(obstacle) = snapshots::store(ctx, &frozen.config_maps) {
         match snapshots::lost(ctx, view, obstacle) {
@@ -396,7 +416,7 @@ fn promote(
                 pass.held.get_or_insert((held.reason, held.message));
             }
         }
-        return;
+        return false;
     }
     if let Some(component) = ctx.component(view.index) {
         component.state = Some(ComponentState::Updating);
@@ -421,6 +441,7 @@ fn promote(
             write: write(frozen.template.clone()),
         }
     });
+    true
 }
 
 fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {

@@ -184,7 +184,8 @@ fn undo_or_newer(ctx: &mut Context<'_>, plan: &Plan) {
     }
 }
 
-/// A workload is gone between two releases of one way; it may come back.
+/// A workload is gone between two releases of one way, or contents that it needs
+/// are not known; it may come back.
 fn gone(ctx: &mut Context<'_>, plan: &Plan, text: String) {
     let since = ctx.release().map(|release| release.started_at.clone());
     let passed = since.map_or(Duration::ZERO, |since| ctx.since(&since));
@@ -193,12 +194,21 @@ fn gone(ctx: &mut Context<'_>, plan: &Plan, text: String) {
         ctx.wake_in(left);
         return report::progressing(ctx, Reason::TargetsMissing, &text);
     }
+    let workload = ctx.components().any(|c| c.observed.workload.is_none());
     let failure = Failure {
         component: None,
-        cause: Cause::WorkloadMissing,
+        cause: if workload {
+            Cause::WorkloadMissing
+        } else {
+            Cause::ConfigMapUnavailable
+        },
         message: text,
         at: ctx.micros(),
     };
+    // It has no revision to be known by, should the way back be stuck.
+    if let Some(release) = ctx.status.release.as_mut() {
+        plan.content().clone_into(&mut release.content);
+    }
     stopped::failed(ctx, failure);
 }
 

@@ -82,12 +82,28 @@ pub(super) fn remember(ctx: &mut Context<'_>) {
             .any(|then| then.name == gone.name && !then.missing)
         {
             let text = format!(
-                "configmap {} was deleted; the contents that it had are kept and stay in use",
-                gone.name
+                "configmap {} was deleted; {}",
+                gone.name,
+                without(&ctx.scope, &gone.name)
             );
             ctx.tell(true, Reason::ConfigMapMissing, &text);
         }
     }
+}
+
+/// What it means that a ConfigMap is gone: pods of templated components read its
+/// contents out of a snapshot, those of followed ones read the ConfigMap.
+fn without(scope: &[Scope], name: &str) -> String {
+    let followed = scope.iter().filter(|scope| {
+        let mut names = scope.config_maps.iter();
+        !scope.leaving && scope.template.is_none() && names.any(|tracked| tracked == name)
+    });
+    let followed: Vec<String> = followed.map(|scope| scope.target.to_string()).collect();
+    if followed.is_empty() {
+        return "the contents that it had stay in use".to_owned();
+    }
+    let followed = ways::brief(&followed.join(" and "));
+    format!("no new pod of {followed} can start until it exists")
 }
 
 /// The tracked ConfigMaps of whose contents nothing is known: those that do not
@@ -239,6 +255,16 @@ fn keep(ctx: &Context<'_>, tracked: &Tracked, was_kept: bool) -> Result<Option<A
     }
 }
 
+/// Whether a snapshot of these contents is not there, or does not hold them. One
+/// that cannot be read may.
+pub(super) fn is_gone(ctx: &Context<'_>, tracked: &[Tracked]) -> bool {
+    let kept = |tracked: &Tracked| ctx.input.world.snapshots.get(&tracked.snapshot);
+    tracked.iter().any(|tracked| {
+        let whole = matches!(kept(tracked), None | Some(Kept::Whole | Kept::Unknown(_)));
+        !whole
+    })
+}
+
 /// Makes snapshots again that somebody took away while nothing is released and
 /// the users' ConfigMaps still have the contents.
 pub(super) fn renew(ctx: &mut Context<'_>) {
@@ -257,8 +283,10 @@ pub(super) fn caveats(ctx: &mut Context<'_>) -> String {
     let gone = ctx.status.config_maps.iter().filter(|c| c.missing);
     let gone: Vec<&str> = gone.map(|c| c.name.as_str()).collect();
     if !gone.is_empty() {
-        let gone = gone.join(" and ");
-        text = format!("; configmap {gone} was deleted, and the contents that it had stay in use");
+        for gone in gone {
+            let without = without(&ctx.scope, gone);
+            text = format!("{text}; configmap {gone} was deleted, and {without}");
+        }
     }
     let in_use = in_use(ctx).into_iter();
     let lacks: Vec<String> = in_use.filter_map(|tracked| lack(ctx, &tracked)).collect();
@@ -267,11 +295,7 @@ pub(super) fn caveats(ctx: &mut Context<'_>) -> String {
             "a rollback could not bring all configuration back: {}",
             lacks.join("; ")
         );
-        let mut told = ctx.status.decisions.iter().rev();
-        let told = told.find(|told| told.reason == Reason::SnapshotLost);
-        if told.is_none_or(|told| told.message != cut(&lacks)) {
-            ctx.tell(true, Reason::SnapshotLost, &lacks);
-        }
+        tell_lost(ctx, &lacks);
         text = format!("{text}; {lacks}");
     }
     text
@@ -299,9 +323,15 @@ fn lack(ctx: &Context<'_>, tracked: &Tracked) -> Option<String> {
 /// contents that a rollback of this release could not bring back. It is no
 /// obstacle: the release may be what mends it.
 pub(super) fn way_back(ctx: &mut Context<'_>) {
-    let Some(stable) = ctx.stable() else { return };
-    let frozen = stable.data.components.iter();
-    let held: BTreeSet<&Tracked> = frozen.flat_map(|frozen| &frozen.config_maps).collect();
+    if let Some(stable) = ctx.stable() {
+        let frozen = stable.data.components.iter();
+        let held = frozen.flat_map(|frozen| &frozen.config_maps).collect();
+        keep_for(ctx, &stable.name, held);
+    }
+}
+
+/// The same for contents that a revision holds.
+pub(super) fn keep_for(ctx: &mut Context<'_>, revision: &str, held: BTreeSet<&Tracked>) {
     let mut lacks = Vec::new();
     for tracked in held {
         match keep(ctx, tracked, true) {
@@ -312,11 +342,19 @@ pub(super) fn way_back(ctx: &mut Context<'_>) {
     }
     if !lacks.is_empty() {
         let text = format!(
-            "a rollback to {} could not bring all configuration back: {}",
-            stable.name,
+            "a rollback to {revision} could not bring all configuration back: {}",
             lacks.join("; ")
         );
-        ctx.tell(true, Reason::SnapshotLost, &text);
+        tell_lost(ctx, &text);
+    }
+}
+
+/// Tells of lost contents, unless that was the last that was told of any.
+fn tell_lost(ctx: &mut Context<'_>, text: &str) {
+    let mut told = ctx.status.decisions.iter().rev();
+    let told = told.find(|told| told.reason == Reason::SnapshotLost);
+    if told.is_none_or(|told| told.message != cut(text)) {
+        ctx.tell(true, Reason::SnapshotLost, text);
     }
 }
 

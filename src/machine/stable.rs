@@ -564,8 +564,13 @@ pub(super) fn managers(
     fields: &str,
 ) -> String {
     let target = &view.scope.target;
+    let out = if ctx.input.world.plan.deleting {
+        "Stop it"
+    } else {
+        "Take the field out of one of the two, or give it there the value of the plan; newer content ends this as well"
+    };
     format!(
-        "{} keeps changing what the plan holds in {target}: {fields}. Belay set it {REASSERTIONS} times in 10m and holds now. Take the field out of one of the two, or give it there the value of the plan; newer content ends this as well. Who owns what: {}",
+        "{} keeps changing what the plan holds in {target}: {fields}. Belay set it {REASSERTIONS} times in 10m and holds now. {out}. Who owns what: {}",
         writer(workload),
         ways::owners(ctx, &target.name)
     )

@@ -54,6 +54,7 @@ pub(super) fn keep(ctx: &mut Context<'_>, by: &str) {
 fn stop(ctx: &mut Context<'_>, phase: Phase) {
     ctx.discard_writes();
     let now = ctx.micros();
+    let generation = ctx.input.world.plan.release_generation;
     let content = ctx.input.plan.map_or_else(
         |_| ctx.target().map(|target| target.data.spec.clone()),
         |plan| Some(plan.content().to_owned()),
@@ -64,6 +65,7 @@ fn stop(ctx: &mut Context<'_>, phase: Phase) {
         release.held_since = None;
         release.undo = None;
         release.content = content.unwrap_or_default();
+        release.generation = generation;
     }
     // What is live now is not news, whatever it is.
     let live: Vec<(usize, String)> = ctx
@@ -100,6 +102,9 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         return verdict(ctx);
     };
     let (edited, live, back) = news(ctx, plan);
+    let begun = ctx.release().and_then(|release| release.generation);
+    let numbers = begun.zip(ctx.input.world.plan.release_generation);
+    let by_plan = edited && numbers.is_none_or(|(then, now)| now > then);
     if edited && ctx.stable().is_some_and(|s| s.data.spec == plan.content()) || back {
         renumber(ctx);
         return restore::revert(ctx);
@@ -108,7 +113,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         return verdict(ctx);
     }
     if (edited && !ctx.spec_refused(plan)) || live {
-        return supersede(ctx);
+        return supersede(ctx, by_plan);
     }
     verdict(ctx);
 }
@@ -171,11 +176,15 @@ fn renumber(ctx: &mut Context<'_>) {
     }
 }
 
-fn supersede(ctx: &mut Context<'_>) {
+/// Leaves a stop for newer content; `by_plan` says that the plan itself has it.
+fn supersede(ctx: &mut Context<'_>, by_plan: bool) {
     ended(ctx);
     renumber(ctx);
     let now = ctx.micros();
-    let requested_by = ctx.input.world.plan.requested_by.clone();
+    let facts = &ctx.input.world.plan;
+    // Who changed the plan did not ask for what others changed.
+    let requested_by = facts.requested_by.clone().filter(|_| by_plan);
+    let generation = facts.release_generation;
     if let Some(release) = ctx.status.release.as_mut() {
         release.kind = ReleaseKind::Content;
         release.stage = Stage::Settle;
@@ -184,6 +193,7 @@ fn supersede(ctx: &mut Context<'_>) {
         release.failure = None;
         release.retried = false;
         release.requested_by = requested_by;
+        release.generation = generation;
     }
     ctx.status.target_revision = None;
     ctx.status.phase = Some(Phase::RollingOut);

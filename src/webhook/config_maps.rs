@@ -26,7 +26,7 @@ pub(super) async fn missing(
         match found {
             Ok(true) => None,
             Ok(false) if is_known(old, &name) => Some(format!(
-                "configmap {name} does not exist: its last contents stay in use until it does ({places})"
+                "configmap {name} does not exist: templates of the plan keep its last contents, and no new pod of a followed workload can start until it does ({places})"
             )),
             Ok(false) => Some(format!(
                 "configmap {name} does not exist yet: the plan releases nothing until it does ({places})"

@@ -25,4 +25,5 @@ mod readable;
 mod rebuild;
 mod refused;
 mod renewed;
+mod stuck;
 mod undone;

@@ -54,7 +54,8 @@ fn contents_that_cannot_go_back_are_said_and_hold_only_their_workload() {
     assert_eq!(sim.config_maps["settings"], "new");
     let target = sim.status.target_revision.clone().unwrap();
     for text in [
-        "all others went back, but the contents of configmap settings-",
+        "the contents of configmap settings-",
+        " ; meanwhile, all others were sent back; waiting for deployment web to go back",
         "cannot be written to configmap settings: exceeded quota: configmaps=9. Change what refuses it; or end this where it is: kubectl annotate relplan shop -n prod",
         &format!("{ABORT}={target}"),
     ] {

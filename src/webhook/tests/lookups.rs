@@ -235,7 +235,7 @@ async fn a_config_map_that_is_missing_is_told_when_something_new_is_asked_for() 
     let answer = validate(&cluster, &update(&old, &new)).await;
     let told = answer.warnings().join(" ");
     assert!(
-        told.contains("does not exist: its last contents stay in use until it does"),
+        told.contains("does not exist: templates of the plan keep its last contents"),
         "{told}"
     );
 }
