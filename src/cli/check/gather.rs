@@ -40,7 +40,7 @@ use super::{
 use crate::{
     api::{GROUP, StoredPlan, VERSION},
     certs::publish::CONFIGURATION,
-    cli::{CliError, Session},
+    cli::{CliError, Session, status::Caller},
 };
 
 /// Time for each question. All of them together take little longer.
@@ -91,6 +91,7 @@ pub(super) async fn facts(
     all: bool,
     operator: Option<&str>,
     now: Timestamp,
+    caller: Caller,
 ) -> Result<Facts, CliError> {
     let client = &session.client;
     let tried = session.namespace.as_str();
@@ -123,6 +124,7 @@ pub(super) async fn facts(
     );
     Ok(Facts {
         now,
+        caller,
         namespace,
         operator,
         version,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     admission::admission,
-    cures::{configure, look, restart, url},
+    cures::{apply_crd, configure, look, restart, url},
     facts::{Answer, Before, Facts, Hooks, Silence},
     owners::owners,
     report::{Finding, Report, counted},
@@ -17,6 +17,7 @@ use super::{
 use crate::{
     api::{GROUP, VERSION, crd},
     certs::issue::{Validity, validity},
+    cli::status::Caller,
 };
 
 /// The oldest minor version of Kubernetes with all that Belay uses: rules in
@@ -29,13 +30,9 @@ const DAY: i64 = 24 * 3600;
 /// Differences of a schema that are named.
 const SHOWN: usize = 3;
 
-/// What installs the CRD.
-pub(super) const APPLY_CRD: &str = "kubectl apply -f crds/releaseplans.belay.dev.yaml";
-const APPLY_ALL: &str = "kubectl apply -k deploy";
-
 /// The report on a cluster in which Belay is installed.
 pub(super) fn judge(facts: &Facts) -> Report {
-    let mut findings = vec![server(&facts.version), crd_there(&facts.crd)];
+    let mut findings = vec![server(&facts.version), crd_there(&facts.crd, &facts.caller)];
     findings.push(operator(facts));
     findings.push(operator_rights(facts));
     findings.push(configuration(facts));
@@ -93,7 +90,7 @@ pub(super) fn unseen(check: &'static str, what: &str, silence: &Silence, need: &
     )
 }
 
-fn crd_there(found: &Answer<Option<Value>>) -> Finding {
+fn crd_there(found: &Answer<Option<Value>>, caller: &Caller) -> Finding {
     const CHECK: &str = "crd";
     let name = format!("releaseplans.{GROUP}");
     let stored = match found {
@@ -106,7 +103,7 @@ fn crd_there(found: &Answer<Option<Value>>) -> Finding {
                 CHECK,
                 format!("CRD {name} does not exist"),
                 "Belay is not installed, or not in full",
-                APPLY_CRD,
+                apply_crd(caller),
             );
         }
         Ok(Some(stored)) => stored,
@@ -114,7 +111,8 @@ fn crd_there(found: &Answer<Option<Value>>) -> Finding {
     let other = |cause: String| {
         let message = format!("CRD {name} is of another version of Belay than this command");
         let cure = format!(
-            "{APPLY_CRD} (of version {}), or use the command of the version that is installed",
+            "{} (of version {}), or use the command of the version that is installed",
+            apply_crd(caller),
             env!("CARGO_PKG_VERSION")
         );
         Finding::fail(CHECK, message, cause, cure)
@@ -147,7 +145,7 @@ fn crd_there(found: &Answer<Option<Value>>) -> Finding {
             CHECK,
             format!("CRD {name} is not established"),
             "the API server has not taken it yet, or its names are taken",
-            format!("kubectl describe crd {name}"),
+            caller.anywhere(&format!("describe crd {name}")),
         );
     }
     Finding::ok(
@@ -216,7 +214,10 @@ fn operator(facts: &Facts) -> Finding {
                 CHECK,
                 format!("deployment {namespace}/belay does not exist"),
                 "the operator runs elsewhere, or not at all",
-                format!("{APPLY_ALL}, or name its namespace with --operator-namespace"),
+                format!(
+                    "{}, or name its namespace with --operator-namespace",
+                    facts.caller.anywhere("apply -k deploy")
+                ),
             );
         }
         Ok(Some(deployment)) => deployment,
@@ -232,7 +233,9 @@ fn operator(facts: &Facts) -> Finding {
         CHECK,
         format!("deployment {namespace}/belay is not available"),
         "none of its pods is ready; nothing is judged or rolled back meanwhile",
-        format!("kubectl -n {namespace} describe pods -l app.kubernetes.io/name=belay"),
+        facts
+            .caller
+            .kubectl("describe pods -l app.kubernetes.io/name=belay", namespace),
     )
 }
 
@@ -251,7 +254,9 @@ fn operator_rights(facts: &Facts) -> Finding {
             CHECK,
             format!("{account} lacks {}", counted(lacks.len(), "right")),
             format!("it may not {}", told(lacks)),
-            "kubectl apply -f deploy/serviceaccount.yaml -f deploy/rbac.yaml",
+            facts
+                .caller
+                .anywhere("apply -f deploy/serviceaccount.yaml -f deploy/rbac.yaml"),
         ),
     }
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     api::crd,
     certs::issue::{Lifetimes, issue},
-    cli::Exit,
+    cli::{Exit, status::Caller},
 };
 
 fn now() -> Timestamp {
@@ -87,6 +87,7 @@ fn healthy() -> Facts {
     };
     Facts {
         now: now(),
+        caller: Caller::default(),
         namespace: Some("shop".into()),
         operator: "belay-system".into(),
         version: "v1.37.2".into(),
@@ -184,6 +185,62 @@ fn a_broken_cluster_is_told_with_causes_and_cures() {
         assert!(
             finding.cause.is_some() && finding.cure.is_some(),
             "{finding:?}"
+        );
+    }
+}
+
+/// Pasted as it stands, it must not reach the cluster of the current context.
+#[test]
+fn every_cure_is_for_the_cluster_that_was_looked_at() {
+    let flags = "--context prod --as jane";
+    let told = |change: fn(&mut Facts)| {
+        let mut facts = healthy();
+        facts.caller.cluster = flags.split(' ').map(str::to_owned).collect();
+        change(&mut facts);
+        let findings = judge(&facts).findings.into_iter();
+        findings.filter_map(|f| f.cure).collect::<Vec<String>>()
+    };
+    let calls = |facts: &mut Facts, why: &str| {
+        let text = format!("failed calling webhook \"x\": {why}");
+        facts.accepted = Ok(reply(500, json!({"message": text}), ""));
+    };
+    let faults: [fn(&mut Facts); 6] = [
+        |f| {
+            f.crd = Ok(None);
+            f.deployment = Ok(Some(Deployment::default()));
+            f.operator_lacks = Ok(vec![Right::on("list", "", "pods", "")]);
+            f.mutating = Ok(None);
+            f.lease = Ok(Some((Timestamp::UNIX_EPOCH, 15)));
+        },
+        |f| {
+            f.crd = Ok(Some(json!({})));
+            f.deployment = Ok(None);
+            f.now += SignedDuration::from_hours(24 * 366);
+        },
+        |f| {
+            let mut stored = stored_crd();
+            stored["status"] = json!({});
+            f.crd = Ok(Some(stored));
+            f.mutating = Ok(Some(Hooks::default()));
+        },
+        |f| f.accepted = Ok(reply(404, json!({"message": "page not found"}), "")),
+        |f| f.accepted = Ok(reply(201, json!({}), "")),
+        |f| f.refused = Ok(reply(201, json!({}), "")),
+    ];
+    let mut cures: Vec<String> = faults.into_iter().flat_map(told).collect();
+    for why in ["x509", "no endpoints", "service not found"] {
+        let mut facts = healthy();
+        facts.caller.cluster = flags.split(' ').map(str::to_owned).collect();
+        calls(&mut facts, why);
+        cures.extend(judge(&facts).findings.into_iter().filter_map(|f| f.cure));
+    }
+    let commands: Vec<&String> = cures.iter().filter(|c| c.contains("kubectl")).collect();
+    assert!(commands.len() > 12, "{commands:#?}");
+    for cure in commands {
+        assert_eq!(
+            cure.matches("kubectl").count(),
+            cure.matches(flags).count(),
+            "{cure}"
         );
     }
 }
