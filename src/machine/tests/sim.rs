@@ -383,6 +383,15 @@ impl Sim {
         }
         match outcome {
             Ok(()) => {
+                // Whoever tells of it once the event is gone has the reason alone.
+                for event in &decision.events {
+                    assert_eq!(
+                        event.warning,
+                        event.reason.is_warning()
+                            || event.reason == Reason::UndoIgnored && event.warning,
+                        "{event:?}"
+                    );
+                }
                 self.events.extend(decision.events);
                 self.status = decision.status;
                 self.wake_at = decision
