@@ -43,6 +43,8 @@ pub(super) struct Facts {
     pub(super) namespace: Option<String>,
     /// The namespace of the operator.
     pub(super) operator: String,
+    /// Whether the caller named it.
+    pub(super) named: bool,
     pub(super) version: String,
     pub(super) crd: Answer<Option<Value>>,
     pub(super) mutating: Answer<Option<Hooks>>,

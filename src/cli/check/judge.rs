@@ -11,13 +11,13 @@ use super::{
     cures::{apply_crd, configure, look, restart, url},
     facts::{Answer, Before, Facts, Hooks, Silence},
     owners::owners,
-    report::{Finding, Report, counted},
+    report::{Finding, Level, Report},
     rights::{Right, told},
 };
 use crate::{
     api::{GROUP, VERSION, crd},
     certs::issue::{Validity, validity},
-    cli::status::Caller,
+    cli::{counted, status::Caller},
 };
 
 /// The oldest minor version of Kubernetes with all that Belay uses: rules in
@@ -206,9 +206,17 @@ fn operator(facts: &Facts) -> Finding {
             );
         }
         Ok(None) => {
-            if let Some(url) = url(facts) {
-                let text = format!("outside of the cluster, where {url} leads; see admission");
-                return Finding::ok(CHECK, text);
+            if let Some(url) = url(facts).filter(|_| !facts.named) {
+                let what = format!("outside of the cluster, where {url} leads");
+                if admission(facts).level == Level::Ok {
+                    return Finding::ok(CHECK, format!("{what}; it answers, see admission"));
+                }
+                return Finding::warn(
+                    CHECK,
+                    format!("{what}: could not be seen"),
+                    "no answer to a plan shows that it runs; see admission",
+                    look(facts),
+                );
             }
             return Finding::warn(
                 CHECK,
@@ -425,6 +433,18 @@ fn lease(facts: &Facts) -> Finding {
         Ok(None) => Finding::ok(CHECK, "skipped: there is none, one operator needs none"),
         Ok(Some((renewed, seconds))) => {
             let age = facts.now.as_second() - renewed.as_second();
+            if age < -i64::from(*seconds) {
+                return Finding::warn(
+                    CHECK,
+                    format!("renewed at {renewed}, which is {} s from now", -age),
+                    "a clock is wrong: this machine's or that of the operator's node",
+                    "set the clocks, then look again",
+                );
+            }
+            if age < 0 {
+                let text = format!("renewed just now, by a clock that is {} s ahead", -age);
+                return Finding::ok(CHECK, text);
+            }
             if age <= i64::from(*seconds) {
                 return Finding::ok(CHECK, format!("renewed {age} s ago"));
             }

@@ -90,6 +90,7 @@ fn healthy() -> Facts {
         caller: Caller::default(),
         namespace: Some("shop".into()),
         operator: "belay-system".into(),
+        named: false,
         version: "v1.37.2".into(),
         crd: Ok(Some(stored_crd())),
         mutating: Ok(Some(hooks(&credentials.ca))),
@@ -347,6 +348,38 @@ fn an_operator_that_is_reached_by_a_url_is_spoken_of_by_it() {
     let report = judge(&outside());
     assert_eq!(report.exit(), Exit::Done);
     assert!(!text(&report).contains("WARN"), "{}", text(&report));
+    assert!(text(&report).contains("it answers"), "{}", text(&report));
+    // Whoever says where it is means one in the cluster.
+    let mut named = outside();
+    named.named = true;
+    let (level, said) = only_fault(&named);
+    assert_eq!(level, Level::Warn);
+    assert!(said.contains("does not exist"), "{said}");
+    // Nobody may say of it that it is well who has seen nothing of it.
+    let mut unseen = outside();
+    unseen.accepted = Err(forbidden("releaseplans"));
+    unseen.refused = Err(forbidden("releaseplans"));
+    let report = judge(&unseen);
+    let operator = report.findings.iter().find(|f| f.check == "operator");
+    let operator = operator.unwrap();
+    assert_eq!(operator.level, Level::Warn);
+    assert!(
+        operator.message.ends_with("could not be seen"),
+        "{operator:?}"
+    );
+    // What admission lacks is told there; the operator is then unseen.
+    let only_fault = |facts: &Facts| {
+        let mut report = judge(facts);
+        report.findings.retain(|f| f.level != Level::Ok);
+        let seen = |f: &super::report::Finding| f.check != "operator";
+        if report.findings.iter().any(seen) {
+            report.findings.retain(seen);
+        }
+        assert_eq!(report.findings.len(), 1, "{}", text(&report));
+        let fault = &report.findings[0];
+        let cure = fault.cure.clone().unwrap();
+        (fault.level, format!("{} -> {cure}", fault.message))
+    };
     let fault = |message: &str| {
         let mut facts = outside();
         let text = format!("failed calling webhook \"x\": {message}");
@@ -390,6 +423,8 @@ fn the_url_of_webhooks_is_told_without_their_path() {
     for (url, told) in [
         ("https://10.0.0.7:9443/mutate", "https://10.0.0.7:9443"),
         ("https://host", "https://host"),
+        ("https://host?a=/b", "https://host"),
+        ("https://[::1]:9443/a", "https://[::1]:9443"),
         ("odd", "odd"),
     ] {
         assert_eq!(super::gather::host(url), told);
@@ -459,6 +494,16 @@ fn a_lease_is_judged_by_its_age() {
     let mut facts = healthy();
     facts.lease = Ok(Some((now() - SignedDuration::from_secs(3), 15)));
     assert!(text(&judge(&facts)).contains("OK    lease        renewed 3 s ago"));
+    facts.lease = Ok(Some((now() + SignedDuration::from_secs(7), 15)));
+    let ahead = "OK    lease        renewed just now, by a clock that is 7 s ahead";
+    assert!(text(&judge(&facts)).contains(ahead));
+    facts.lease = Ok(Some((now() + SignedDuration::from_secs(37), 15)));
+    let (level, said) = only_fault(&facts);
+    assert_eq!(level, Level::Warn);
+    assert!(
+        said.contains("37 s from now") && !said.contains("-37"),
+        "{said}"
+    );
     facts.lease = Ok(Some((now() - SignedDuration::from_secs(60), 15)));
     assert_eq!(only_fault(&facts).0, Level::Fail);
 }
