@@ -37,14 +37,14 @@ mod wait;
 use clap::{Args, Subcommand};
 
 pub use access::{Access, Session};
-pub use age::age;
+pub use age::{age, span};
 pub use completion::{answer_kubectl, answer_shell};
 pub use error::CliError;
 pub use exit::Exit;
-use find::scopes;
 pub use find::{holder, list_all};
+use find::{pages, scopes};
 pub use output::{API_VERSION, Document, Format, Output, plan_name, print, print_all};
-use output::{PerPlan, tell};
+use output::{PerPlan, counted, tell};
 pub use program::Program;
 pub use table::{Cell, Table, wrap};
 pub use target::{Kind, OnePlan, SomePlans, Target, read};

@@ -70,11 +70,20 @@ pub(super) fn agree(
             // Since when is not known here.
             verdict.since = None;
             "nothing goes back by itself: only a release is judged".clone_into(&mut verdict.next);
-            verdict.ways.extend(facts.undo());
+            // No older template brings back what does not exist.
+            if components.iter().all(|c| c.deployment.is_some()) {
+                verdict.ways.extend(facts.undo());
+            }
         }
         (Health::Ok, Health::Working | Health::Held) => {
             verdict.health = worst;
-            "Released; not all pods are available at present".clone_into(&mut verdict.title);
+            let short = |c: &ComponentView| c.deployment.is_some_and(|d| d.available < d.wanted);
+            let title = if components.iter().any(short) {
+                "Released; not all pods are available at present"
+            } else {
+                "Released; workloads are changing at present"
+            };
+            title.clone_into(&mut verdict.title);
             verdict.message = unwell(components);
             verdict.since = None;
         }
@@ -163,21 +172,13 @@ fn worst(components: &[ComponentView]) -> Health {
     order.find(|health| has(*health)).unwrap_or(Health::Ok)
 }
 
-/// The workloads that are not as they should be, in numbers.
+/// What is not as it should be of each workload.
 fn unwell(components: &[ComponentView]) -> String {
     let unwell = components.iter().filter(|c| c.health != Health::Ok);
     let unwell: Vec<String> = unwell
         .map(|c| {
             let workload = &c.workload;
-            let Some(counts) = c.deployment else {
-                return format!("{workload} does not exist");
-            };
-            let (wanted, available) = (counts.wanted, counts.available);
-            if available < wanted {
-                return format!("{workload}: {available} of {wanted} pods are available");
-            }
-            let updated = counts.updated.min(wanted);
-            format!("{workload}: {updated} of {wanted} pods have its template")
+            format!("{workload}{}", incomplete(c))
         })
         .collect();
     let more = unwell.len().saturating_sub(NAMED);
@@ -186,6 +187,39 @@ fn unwell(components: &[ComponentView]) -> String {
         text.push_str(&format!(" and {more} more"));
     }
     text
+}
+
+/// What a workload lacks: of several things the one that the others follow from.
+fn incomplete(component: &ComponentView) -> String {
+    let Some(counts) = component.deployment else {
+        return " does not exist".to_owned();
+    };
+    let (wanted, available, updated) = (counts.wanted, counts.available, counts.updated);
+    if !counts.observed {
+        return ": its last edit is not taken up yet".to_owned();
+    }
+    if available < wanted {
+        return format!(": {available} of {wanted} pods are available");
+    }
+    if updated < wanted {
+        return format!(": {updated} of {wanted} pods have its template");
+    }
+    let sets = || component.replica_sets.iter();
+    let old: i32 = sets().filter(|set| !set.live).map(|set| set.wanted).sum();
+    if old > 0 {
+        let pods = if old == 1 { "pod is" } else { "pods are" };
+        return format!(": {old} {pods} still there of an older template");
+    }
+    if let Some(pod) = component.trouble().next() {
+        return format!(": pod {} is in trouble ({})", pod.pod, pod.reason);
+    }
+    if let Some(refused) = sets().find_map(|set| set.refused.as_deref()) {
+        return format!(": its pods cannot be created ({refused})");
+    }
+    match component.state {
+        Some(state) => format!(" is {state:?} as the operator last saw it"),
+        None => ": pods that are too many are still there".to_owned(),
+    }
 }
 
 impl Facts<'_> {
