@@ -75,6 +75,7 @@ impl Reason {
             | Self::RollbackStalled
             | Self::RollbackAborted
             | Self::ReleaseFailed
+            | Self::WorkloadPaused
             | Self::TemplateMismatch
             | Self::TemplateRefused
             | Self::Conflict
@@ -105,7 +106,6 @@ impl Reason {
             | Self::Superseded
             | Self::Reverted
             | Self::Paused
-            | Self::WorkloadPaused
             | Self::RetryRequested
             | Self::UndoRequested
             | Self::UndoIgnored

@@ -10,7 +10,7 @@ pub(super) enum Failure {
     Outdated,
     /// No repetition makes it right: there is no such kind, or what is asked for
     /// makes no sense.
-    Final(Status),
+    Final(Box<Status>),
     /// It may pass.
     Passing,
 }
@@ -25,7 +25,7 @@ impl Failure {
             | WatchError(status) => match status.code {
                 403 => Self::Forbidden,
                 410 => Self::Outdated,
-                400 | 401 | 404 | 422 => Self::Final(Status::clone(status)),
+                400 | 401 | 404 | 422 => Self::Final(Box::new(Status::clone(status))),
                 _ => Self::Passing,
             },
             InitialListFailed(_)

@@ -90,8 +90,8 @@ pub(super) struct Feed {
     /// Labels by namespace that revisions are watched by.
     tracked: BTreeMap<usize, String>,
     waiting: BTreeSet<Source>,
-    /// Scopes of which no complete list of plans was ever had.
-    unknown: BTreeSet<usize>,
+    /// Watches of which a complete list was had.
+    listed: BTreeSet<Source>,
     /// What the API server will never answer otherwise about plans.
     over: Option<Status>,
     faults: BTreeMap<Source, String>,
@@ -123,7 +123,7 @@ impl Feed {
             selected: BTreeMap::new(),
             tracked: BTreeMap::new(),
             waiting: BTreeSet::new(),
-            unknown: BTreeSet::new(),
+            listed: BTreeSet::new(),
             over: None,
             faults: BTreeMap::new(),
             refused: BTreeSet::new(),
@@ -141,7 +141,6 @@ impl Feed {
             feed.roots
                 .push(stream.map(move |e| Event::Plan(scope, Box::new(e))).boxed());
             feed.waiting.insert(("releaseplans", scope));
-            feed.unknown.insert(scope);
         }
         feed
     }
@@ -190,9 +189,6 @@ impl Feed {
                 Ok(event) => {
                     let answer = is_answer(&event);
                     let known = self.plans.take(scope, event);
-                    if known {
-                        self.unknown.remove(&scope);
-                    }
                     self.heard(("releaseplans", scope), answer, known);
                     self.follow_workloads();
                     self.follow_records();
@@ -235,6 +231,7 @@ impl Feed {
             self.refused.remove(&source);
         }
         if known {
+            self.listed.insert(source);
             self.waiting.remove(&source);
         }
     }
@@ -251,14 +248,23 @@ impl Feed {
             Failure::Final(status) => {
                 let text = format!("{kind} are not shown: {}", status.message);
                 if kind == "releaseplans" {
-                    self.over = Some(status);
+                    self.over = Some(*status);
                 }
                 text
             }
-            Failure::Passing => format!("what is shown may be old: {}", innermost(error)),
+            Failure::Passing if self.listed.contains(&source) => {
+                format!("what is shown may be old: {}", innermost(error))
+            }
+            Failure::Passing => format!("{kind} are not known yet: {}", innermost(error)),
         };
         self.waiting.remove(&source);
         self.faults.insert(source, text);
+    }
+
+    /// Nothing is known of kinds that are watched by other names or labels now.
+    fn begin_anew(&mut self, kinds: &[&str]) {
+        self.waiting.retain(|(kind, _)| !kinds.contains(kind));
+        self.listed.retain(|(kind, _)| !kinds.contains(kind));
     }
 
     /// The plans by the number of their scope, once it is known what they name.
@@ -292,8 +298,7 @@ impl Feed {
         }
         self.records.clear();
         self.revisions.clear();
-        self.waiting
-            .retain(|(kind, _)| *kind != "controllerrevisions");
+        self.begin_anew(&["controllerrevisions"]);
         for (scope, labels) in &tracked {
             let scope = *scope;
             let stream = self.watch::<RevisionView>(scope, config(None, Some(labels)));
@@ -314,9 +319,18 @@ impl Feed {
         if named == self.named {
             return;
         }
+        // Of several names the watch is the same, whichever they are.
+        let asked = |named: &BTreeMap<usize, BTreeSet<String>>| -> Vec<(usize, Option<String>)> {
+            let scopes = named.iter();
+            scopes.map(|(scope, names)| (*scope, only(names))).collect()
+        };
+        if asked(&named) == asked(&self.named) {
+            self.named = named;
+            return self.follow_leaves();
+        }
         self.workloads.clear();
         self.deployments.clear();
-        self.waiting.retain(|(kind, _)| *kind != "deployments");
+        self.begin_anew(&["deployments"]);
         for (scope, names) in &named {
             let scope = *scope;
             let config = config(only(names).as_deref(), None);
@@ -359,8 +373,7 @@ impl Feed {
         self.leaves.clear();
         self.sets.clear();
         self.pods.clear();
-        self.waiting
-            .retain(|(kind, _)| !matches!(*kind, "replicasets" | "pods"));
+        self.begin_anew(&["replicasets", "pods"]);
         for (scope, labels) in &selected {
             let scope = *scope;
             let sets = self.watch::<ReplicaSetView>(scope, config(None, labels.as_deref()));
@@ -383,7 +396,7 @@ impl Feed {
     /// Whether there ever was a complete list of the plans: before that, nothing
     /// tells whether there are any.
     pub(super) fn is_known(&self) -> bool {
-        self.unknown.is_empty()
+        (0..self.scopes.len()).all(|scope| self.listed.contains(&("releaseplans", scope)))
     }
 
     /// What the API server answers about plans for good.
@@ -446,6 +459,11 @@ fn config(fields: Option<&str>, labels: Option<&str>) -> watcher::Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::status::{
+        render::Layout,
+        text::Line,
+        watch::{View, lines},
+    };
 
     fn feed() -> Feed {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
@@ -494,11 +512,36 @@ mod tests {
     async fn without_one_complete_list_nothing_is_known() {
         let mut feed = feed();
         feed.take(plans(watcher::Event::Init));
+        let said = |feed: &Feed| {
+            let view = View {
+                table: true,
+                namespaces: false,
+                format: None,
+            };
+            let now = crate::cli::testing::noon();
+            let lines = lines(&[], feed, &view, now, Layout::UNBOUNDED);
+            let lines: Vec<String> = lines.iter().map(Line::plain).collect();
+            lines.join("\n")
+        };
+        assert!(said(&feed).starts_with("Not known yet"), "{}", said(&feed));
         feed.take(failing(503, "not now"));
         assert!(feed.is_complete() && !feed.is_known());
+        for _ in 0..2 {
+            let told = said(&feed);
+            assert!(told.starts_with("Not known yet"), "{told}");
+            assert!(
+                told.contains("! releaseplans are not known yet: "),
+                "{told}"
+            );
+            feed.take(plans(watcher::Event::Init));
+            feed.take(failing(503, "not now"));
+        }
         feed.take(plans(watcher::Event::Init));
         feed.take(plans(watcher::Event::InitDone));
         assert!(feed.is_known());
+        assert_eq!(said(&feed), "There are no plans.");
+        feed.take(failing(503, "not now"));
+        assert!(said(&feed).contains("! what is shown may be old: "));
     }
 
     #[tokio::test]

@@ -161,7 +161,7 @@ fn look_at(
     trees.collect()
 }
 
-fn lines(
+pub(super) fn lines(
     plans: &[PlanStatus],
     feed: &Feed,
     view: &View,
