@@ -138,11 +138,11 @@ async fn a_screen_is_kept_up_to_date_and_left_as_it_was_found() {
 async fn without_an_api_server_the_screen_says_that_it_waits() {
     let scene = Scene::new("status-away").await;
     let text = std::fs::read_to_string(scene.cluster.kubeconfig()).unwrap();
-    let server = text.lines().find(|line| line.contains("server:")).unwrap();
-    let at = server.find("server:").unwrap();
-    let away = format!("{}server: https://127.0.0.1:1", &server[..at]);
+    let (_, server) = text.split_once("https://").unwrap();
+    let end = server.find(|c: char| c == '"' || c.is_whitespace());
+    let server = &server[..end.unwrap()];
     let file = std::env::temp_dir().join(format!("belay-away-{}", std::process::id()));
-    std::fs::write(&file, text.replace(server, &away)).unwrap();
+    std::fs::write(&file, text.replace(server, "127.0.0.1:1")).unwrap();
     let path = file.to_str().unwrap();
     let args = ["status", "-w", "--kubeconfig", path];
     let mut terminal = Terminal::run(&scene, &args, (120, 24));

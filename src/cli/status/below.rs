@@ -11,7 +11,10 @@ use super::{
     pods::age,
     verdict::{AWAY, EDITED, Facts},
 };
-use crate::api::{Phase, Reason, Stage};
+use crate::{
+    api::{Phase, Reason, Stage},
+    cli::counted,
+};
 
 /// Workloads that are named of those that are not well.
 const NAMED: usize = 3;
@@ -204,21 +207,21 @@ fn incomplete(component: &ComponentView) -> String {
     if updated < wanted {
         return format!(": {updated} of {wanted} pods have its template");
     }
-    let sets = || component.replica_sets.iter();
-    let old: i32 = sets().filter(|set| !set.live).map(|set| set.wanted).sum();
-    if old > 0 {
-        let pods = if old == 1 { "pod is" } else { "pods are" };
-        return format!(": {old} {pods} still there of an older template");
-    }
     if let Some(pod) = component.trouble().next() {
         return format!(": pod {} is in trouble ({})", pod.pod, pod.reason);
     }
-    if let Some(refused) = sets().find_map(|set| set.refused.as_deref()) {
+    let mut sets = component.replica_sets.iter();
+    if let Some(refused) = sets.find_map(|set| set.refused.as_deref()) {
         return format!(": its pods cannot be created ({refused})");
+    }
+    let old = counts.replicas - updated;
+    if old > 0 {
+        let pods = counted(usize::try_from(old).unwrap_or_default(), "pod");
+        return format!(": {pods} of an older template still there");
     }
     match component.state {
         Some(state) => format!(" is {state:?} as the operator last saw it"),
-        None => ": pods that are too many are still there".to_owned(),
+        None => " is not known to the operator yet".to_owned(),
     }
 }
 

@@ -277,6 +277,7 @@ pub(in crate::cli) fn workload(target: &Target) -> String {
 fn counts(deployment: &DeploymentView) -> DeploymentCounts {
     DeploymentCounts {
         wanted: deployment.wanted(),
+        replicas: deployment.status.replicas,
         ready: deployment.status.ready_replicas,
         updated: deployment.status.updated_replicas,
         available: deployment.status.available_replicas,

@@ -293,10 +293,13 @@ fn a_line_of_the_list_has_the_verdict_of_the_whole() {
     let mut gone = well();
     gone.deployments.clear();
     let short = resting(true, "Released", &[("shop/web:2", 2, 1)], false);
+    let old = [("shop/web:3", 2, 2), ("shop/web:2", 1, 1)];
+    let changing = resting(true, "Released", &old, false);
     for (cluster, health) in [
         (well(), Health::Ok),
         (gone, Health::Failed),
         (short, Health::Working),
+        (changing, Health::Working),
     ] {
         let (line, whole) = (cluster.line(), cluster.status());
         assert_eq!(line.verdict, whole.verdict);
@@ -324,7 +327,7 @@ fn what_is_incomplete_is_named_as_it_is() {
     assert_eq!(title, changing);
     assert_eq!(
         message,
-        "deployment/web: 1 pod is still there of an older template"
+        "deployment/web: 1 pod of an older template still there"
     );
     let (title, message) = told(&[("shop/web:3", 2, 2)], &|cluster| {
         cluster.deployments[0].metadata.generation = Some(9);
