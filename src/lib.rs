@@ -13,6 +13,7 @@ pub mod fields;
 pub mod health;
 pub mod machine;
 pub mod metrics;
+pub mod names;
 pub mod plan;
 pub mod revision;
 pub mod run;

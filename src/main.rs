@@ -80,7 +80,7 @@ fn person(program: Program, verb: &Verb, access: Access) -> Exit {
         Ok(runtime) => {
             let mut call = Invocation {
                 program,
-                access,
+                access: access.clone(),
                 streams: standard.streams(),
                 clock: &SystemClock,
             };
@@ -100,7 +100,8 @@ fn person(program: Program, verb: &Verb, access: Access) -> Exit {
         Err(error) => Err(CliError::Output(error)),
     };
     let streams = standard.streams();
-    let exit = outcome.unwrap_or_else(|error| cli::report(&error, program, streams.err));
+    let report = |error| cli::report(&error, program, &access, streams.err);
+    let exit = outcome.unwrap_or_else(report);
     let _ = streams.out.flush();
     exit
 }

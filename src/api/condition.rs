@@ -62,6 +62,59 @@ macro_rules! reasons {
     };
 }
 
+impl Reason {
+    /// Whether what it is about is told as a warning, in events and from the
+    /// status alike. An undo that is not carried out may be somebody's wish, so
+    /// whoever tells of it says that.
+    #[must_use]
+    pub const fn is_warning(self) -> bool {
+        match self {
+            Self::RollbackStarted
+            | Self::RollingBack
+            | Self::RolledBack
+            | Self::RollbackStalled
+            | Self::RollbackAborted
+            | Self::ReleaseFailed
+            | Self::WorkloadPaused
+            | Self::TemplateMismatch
+            | Self::TemplateRefused
+            | Self::Conflict
+            | Self::Contended
+            | Self::Reasserted
+            | Self::InvalidPlan
+            | Self::NotAvailableYet
+            | Self::Frozen
+            | Self::RetryIgnored
+            | Self::AbortIgnored
+            | Self::Undone
+            | Self::RevisionLost
+            | Self::SnapshotLost
+            | Self::ConfigMapMissing
+            | Self::ConfigMapRefused
+            | Self::ConfigMapEdited
+            | Self::StatusLost
+            | Self::StatusRebuilt
+            | Self::ReconcileError => true,
+            Self::Released
+            | Self::TargetsMissing
+            | Self::BaselineUnavailable
+            | Self::BaselineTaken
+            | Self::Settling
+            | Self::ReleaseStarted
+            | Self::Promoting
+            | Self::Baking
+            | Self::Superseded
+            | Self::Reverted
+            | Self::Paused
+            | Self::RetryRequested
+            | Self::UndoRequested
+            | Self::UndoIgnored
+            | Self::Deleting
+            | Self::DeletionFinished => false,
+        }
+    }
+}
+
 reasons! {
     /// The content of the plan is released and healthy.
     Released,

@@ -1,14 +1,22 @@
 //! Lengths of time, as kubectl writes them: the two largest units at most.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 
 /// How long ago something was, or how long it took. What lies in the future, by
 /// another machine's clock, is `0s`.
 #[must_use]
 pub fn age(from: Timestamp, to: Timestamp) -> String {
-    let seconds = to.duration_since(from).as_secs().max(0);
+    span(Duration::try_from(to.duration_since(from)).unwrap_or_default())
+}
+
+/// A length of time.
+#[must_use]
+pub fn span(time: Duration) -> String {
+    let seconds = time.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-    let two = |large: i64, unit: &str, small: i64, of: &str| {
+    let two = |large: u64, unit: &str, small: u64, of: &str| {
         if small == 0 {
             format!("{large}{unit}")
         } else {

@@ -20,7 +20,9 @@ use clap_complete::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::ListParams, config::Kubeconfig};
 
-use super::{Access, CliError, Exit, Invocation, Kind, OnePlan, Program, Session, Target, find};
+use super::{
+    Access, CliError, Exit, Invocation, Kind, OnePlan, Program, Session, Target, clean, find,
+};
 use crate::{
     api::{ReleasePlanStatus, StoredPlan},
     config::Cli,
@@ -131,7 +133,7 @@ fn offers(typed: &str, plans: &[StoredPlan]) -> Vec<CompletionCandidate> {
         }
     }
     let offers = offers.into_iter().map(|(name, help)| {
-        let help = (!help.is_empty()).then(|| help.into());
+        let help = (!help.is_empty()).then(|| clean(&help).into());
         CompletionCandidate::new(format!("{prefix}{name}")).help(help)
     });
     offers
@@ -168,7 +170,7 @@ fn revisions(of: fn(&ReleasePlanStatus) -> Vec<&str>) -> ArgValueCandidates {
                 names
                     .into_iter()
                     .rev()
-                    .map(CompletionCandidate::new)
+                    .map(|name| CompletionCandidate::new(clean(name)))
                     .collect(),
             )
         })
@@ -313,6 +315,17 @@ mod tests {
         assert_eq!(offered("deploy/w"), ["deploy/web"]);
         assert!(offered("pod/").is_empty());
         assert!(offered("x").is_empty());
+    }
+
+    /// A shell writes the help to the terminal as it is.
+    #[test]
+    fn what_a_status_says_is_offered_without_what_could_move_the_cursor() {
+        let plan = super::super::testing::with(|plan| {
+            plan["status"]["conditions"][0]["reason"] = "Odd\u{9b}2J\u{1b}[m".into();
+        });
+        let offers = offers("", &[plan]);
+        let help = offers[0].get_help().unwrap().to_string();
+        assert_eq!(help, "Odd 2J [m");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{io, path::PathBuf};
 
 use kube::core::Status;
 
-use super::Exit;
+use super::{Exit, status::Caller};
 
 /// Why a command ends without having done its work.
 #[derive(Debug, thiserror::Error)]
@@ -139,6 +139,12 @@ impl CliError {
     /// What to do about it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
+        self.hint_for(&Caller::default())
+    }
+
+    /// What to do about it, with commands against the cluster of this call.
+    #[must_use]
+    pub fn hint_for(&self, caller: &Caller) -> Option<String> {
         match self {
             Self::Usage { hint, .. } | Self::NotFound { hint, .. } | Self::Refused { hint, .. } => {
                 hint.clone()
@@ -169,10 +175,14 @@ impl CliError {
                     Some("somebody changed it at the same time: look again, then repeat".into())
                 }
                 kube::Error::Api(status) if is_unreachable(status) => {
-                    Some("does the operator run? try: belay check".into())
+                    let check = caller.about("check");
+                    Some(format!("does the operator run? try: {check}"))
                 }
                 kube::Error::Api(_) => None,
-                _ => Some("does the API server answer? try: kubectl get --raw /readyz".into()),
+                _ => {
+                    let ready = caller.anywhere("get --raw /readyz");
+                    Some(format!("does the API server answer? try: {ready}"))
+                }
             },
             Self::File { .. } | Self::Denied { .. } | Self::Output(_) | Self::Form(_) => None,
         }
@@ -285,6 +295,18 @@ mod tests {
                 .hint()
                 .is_some_and(|hint| hint.contains("belay check"))
         );
+        let caller = Caller {
+            program: "kubectl belay".to_owned(),
+            cluster: vec!["--context".to_owned(), "prod".to_owned()],
+        };
+        let told = error.hint_for(&caller).unwrap();
+        assert!(
+            told.ends_with("kubectl belay check --context prod"),
+            "{told}"
+        );
+        let silent = CliError::api("read it", kube::Error::LinesCodecMaxLineLengthExceeded);
+        let told = silent.hint_for(&caller).unwrap();
+        assert!(told.ends_with("/readyz --context prod"), "{told}");
         let bare = answer(500, "InternalError", "");
         assert!(bare.to_string().contains("InternalError"), "{bare}");
         assert_eq!(bare.hint(), None);

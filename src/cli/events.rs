@@ -137,7 +137,7 @@ fn happened(plan: &StoredPlan, events: &[Event]) -> Happened {
         at: decision.at.clone(),
         source: Source::Decision,
         object: object.clone(),
-        warning: false,
+        warning: decision.reason.is_warning(),
         reason: decision.reason.as_str().to_owned(),
         message: decision.message.clone(),
         count: 1,
@@ -386,6 +386,23 @@ mod tests {
         assert!(document.starts_with(
             r#"{"apiVersion":"cli.belay.dev/v1","kind":"Events","namespace":"s","name":"shop","events":[{"at":"2026-03-01T09:00:00Z","source":"Decision","object":"releaseplan/shop","reason":"BaselineTaken","message":"long ago"}"#
         ), "{document}");
+    }
+
+    /// Events live for an hour, and a failure does not get better after that.
+    #[test]
+    fn what_was_told_as_a_warning_stays_one_once_the_event_is_gone() {
+        let plan = with(|plan| {
+            plan["status"]["decisions"] = json!([
+                {"at": "2026-03-01T09:00:00Z", "reason": "ReleaseStarted", "message": "1"},
+                {"at": "2026-03-01T09:01:00Z", "reason": "ReleaseFailed", "message": "2"},
+                {"at": "2026-03-01T09:02:00Z", "reason": "RollbackStarted", "message": "3"},
+                {"at": "2026-03-01T09:03:00Z", "reason": "RolledBack", "message": "4"},
+            ]);
+            plan["status"]["history"] = json!([]);
+        });
+        let happened = happened(&plan, &[]);
+        let warnings: Vec<bool> = happened.events.iter().map(|entry| entry.warning).collect();
+        assert_eq!(warnings, [false, true, true, true]);
     }
 
     #[test]

@@ -4,7 +4,11 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, Client, Resource, api::ListParams, core::NamespaceResourceScope};
+use kube::{
+    Api, Client, Resource,
+    api::ListParams,
+    core::{NamespaceResourceScope, ObjectList},
+};
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -232,10 +236,21 @@ pub async fn list_all<K>(api: &Api<K>, params: ListParams) -> Result<Vec<K>, kub
 where
     K: Clone + std::fmt::Debug + DeserializeOwned,
 {
+    pages(params, async |page| api.list(page).await).await
+}
+
+/// Everything that `list` answers, page by page.
+///
+/// # Errors
+/// A page cannot be had.
+pub(super) async fn pages<K: Clone>(
+    params: ListParams,
+    list: impl AsyncFn(&ListParams) -> Result<ObjectList<K>, kube::Error>,
+) -> Result<Vec<K>, kube::Error> {
     let mut params = params.limit(PAGE);
     let mut found = Vec::new();
     loop {
-        let page = api.list(&params).await?;
+        let page = list(&params).await?;
         found.extend(page.items);
         match page.metadata.continue_ {
             Some(token) if !token.is_empty() => params = params.continue_token(&token),

@@ -281,7 +281,8 @@ fn write(streams: &mut Streams<'_>, history: &History, now: Timestamp) -> Result
     if let Some(stable) = &history.stable_revision {
         writeln!(
             streams.out,
-            "* {stable} is stable: a rollback returns to it"
+            "* {} is stable: a rollback returns to it",
+            clean(stable)
         )?;
     }
     for release in &history.releases {

@@ -37,14 +37,14 @@ mod wait;
 use clap::{Args, Subcommand};
 
 pub use access::{Access, Session};
-pub use age::age;
+pub use age::{age, span};
 pub use completion::{answer_kubectl, answer_shell};
 pub use error::CliError;
 pub use exit::Exit;
-use find::scopes;
 pub use find::{holder, list_all};
+use find::{pages, scopes};
 pub use output::{API_VERSION, Document, Format, Output, plan_name, print, print_all};
-use output::{PerPlan, tell};
+use output::{PerPlan, counted, tell};
 pub use program::Program;
 pub use table::{Cell, Table, wrap};
 pub use target::{Kind, OnePlan, SomePlans, Target, read};
@@ -269,7 +269,12 @@ impl Invocation<'_> {
 }
 
 /// Tells why a command could not do its work, and what to do about it.
-pub fn report(error: &CliError, program: Program, err: &mut dyn std::io::Write) -> Exit {
+pub fn report(
+    error: &CliError,
+    program: Program,
+    access: &Access,
+    err: &mut dyn std::io::Write,
+) -> Exit {
     // Only of what has no end is this told: nobody reads it any more.
     if error.is_broken_pipe() {
         return Exit::Done;
@@ -277,7 +282,7 @@ pub fn report(error: &CliError, program: Program, err: &mut dyn std::io::Write) 
     let label = styled(BAD, "error:");
     // With nowhere to write to, the exit code is all there is left to say.
     let _ = writeln!(err, "{label} {}", clean_lines(&error.to_string()));
-    if let Some(hint) = error.hint() {
+    if let Some(hint) = error.hint_for(&status::Caller::new(program, access)) {
         let _ = writeln!(err, "hint: {}", clean_lines(&program.rename(&hint)));
     }
     error.exit()

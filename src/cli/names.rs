@@ -1,12 +1,9 @@
 //! Names of objects as people type them.
 //!
 //! A name becomes a part of a URL, so what cannot be one is refused before
-//! anything is asked. Knows the form alone, not whether there is such an object.
+//! anything is asked, with what it would have to look like.
 
-/// Longest name of a namespace.
-const LABEL: usize = 63;
-/// Longest name of any other object.
-const SUBDOMAIN: usize = 253;
+use crate::names::{LABEL, SUBDOMAIN, is_label, is_subdomain};
 
 /// The name of a namespace. An empty one stands for that of the context, as to
 /// kubectl: a variable that is not set makes it.
@@ -14,7 +11,7 @@ const SUBDOMAIN: usize = 253;
 /// # Errors
 /// Why no namespace can have this name.
 pub(super) fn namespace(text: &str) -> Result<String, String> {
-    if text.is_empty() || (text.len() <= LABEL && is_label(text)) {
+    if text.is_empty() || is_label(text) {
         return Ok(text.to_owned());
     }
     Err(format!(
@@ -28,21 +25,13 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
 /// # Errors
 /// Why no object can have this name.
 pub(super) fn object(text: &str) -> Result<String, String> {
-    if text.len() <= SUBDOMAIN && text.split('.').all(is_label) {
+    if is_subdomain(text) {
         return Ok(text.to_owned());
     }
     Err(format!(
         "{text:?} cannot be the name of an object: only lower case letters, digits, '-' and '.', \
          with a letter or digit at both ends and beside each '.', up to {SUBDOMAIN} characters"
     ))
-}
-
-/// A label of RFC 1123, of any length.
-fn is_label(text: &str) -> bool {
-    let end = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    let bytes = text.as_bytes();
-    let mut inner = bytes.iter();
-    end(bytes.first()) && end(bytes.last()) && inner.all(|b| *b == b'-' || end(Some(b)))
 }
 
 #[cfg(test)]

@@ -60,6 +60,14 @@ struct Items<T> {
     items: Vec<T>,
 }
 
+/// A number with its noun.
+pub(super) fn counted(count: usize, name: &str) -> String {
+    match count {
+        1 => format!("1 {name}"),
+        many => format!("{many} {name}s"),
+    }
+}
+
 /// A name as `-o name` prints it and as commands take it.
 #[must_use]
 pub fn plan_name(name: &str) -> String {

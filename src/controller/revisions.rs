@@ -18,6 +18,7 @@ use super::{Context, ReconcileError};
 use crate::{
     api::PLAN_UID,
     machine::Known,
+    names::is_subdomain,
     revision::{Revision, RevisionError},
 };
 
@@ -76,7 +77,7 @@ pub(super) async fn load(
     let api = Api::<ControllerRevision>::namespaced(ctx.client.clone(), namespace);
     let reads = names.iter().map(async |name| {
         // A status that somebody wrote by hand must not lead elsewhere.
-        if !is_name(name) {
+        if !is_subdomain(name) {
             return Ok::<_, ReconcileError>(None);
         }
         if let Some(kept) = ctx.revisions.get(plan_uid, name) {
@@ -129,15 +130,6 @@ pub(super) async fn find(
         })
     });
     Ok(whole.collect())
-}
-
-fn is_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    (1..=253).contains(&name.len())
-        && name.starts_with(plain)
-        && name.ends_with(plain)
-        && name.chars().all(|c| plain(c) || c == '-' || c == '.')
-        && !name.contains("..")
 }
 
 #[cfg(test)]

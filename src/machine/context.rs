@@ -295,7 +295,7 @@ impl<'a> Context<'a> {
     pub(super) fn tell(&mut self, warning: bool, reason: Reason, message: &str) {
         self.log(reason, message);
         self.events.push(EventNote {
-            warning,
+            warning: warning || reason.is_warning(),
             reason,
             note: cut(message),
         });

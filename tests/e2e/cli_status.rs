@@ -85,7 +85,7 @@ impl Watched {
     }
 
     /// Ctrl-C, and the exit code that comes of it.
-    async fn interrupt(mut self) -> Option<i32> {
+    pub async fn interrupt(mut self) -> Option<i32> {
         let pid = self.child.id().to_string();
         tokio::task::spawn_blocking(move || {
             let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
@@ -545,6 +545,12 @@ async fn what_may_not_be_read_is_said_and_not_taken_for_absent() {
         "{said:#?}"
     );
     assert!(!said.stdout.contains("Missing"), "{said:#?}");
+    let said = belay(&scene, &["status", "--as", "reader"]).await.exits(0);
+    assert!(said.stdout.contains("✓ shop"), "{said:#?}");
+    assert!(
+        said.stderr.contains("note: deployments are not shown"),
+        "{said:#?}"
+    );
     // A dry run needs more than that.
     scene
         .apply(

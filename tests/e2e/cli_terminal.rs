@@ -133,6 +133,30 @@ async fn a_screen_is_kept_up_to_date_and_left_as_it_was_found() {
     assert_eq!(code.await.unwrap(), Some(130));
 }
 
+/// Nobody may be told that there are no plans where nobody answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_api_server_the_screen_says_that_it_waits() {
+    let scene = Scene::new("status-away").await;
+    let text = std::fs::read_to_string(scene.cluster.kubeconfig()).unwrap();
+    let (_, server) = text.split_once("https://").unwrap();
+    let end = server.find(|c: char| c == '"' || c.is_whitespace());
+    let server = &server[..end.unwrap()];
+    let file = std::env::temp_dir().join(format!("belay-away-{}", std::process::id()));
+    std::fs::write(&file, text.replace(server, "127.0.0.1:1")).unwrap();
+    let path = file.to_str().unwrap();
+    let args = ["status", "-w", "--kubeconfig", path];
+    let mut terminal = Terminal::run(&scene, &args, (120, 24));
+    let at = terminal.shows(0, "waiting for the API server").await;
+    let at = terminal.shows(at, "releaseplans are not known yet").await;
+    signal(&terminal.child, "-INT").await;
+    terminal.shows(at, "\u{1b}[?1049l").await;
+    let text = terminal.written.lock().unwrap().clone();
+    std::fs::remove_file(&file).unwrap();
+    assert!(!text.contains("no plans"), "{text:?}");
+    let code = tokio::task::spawn_blocking(move || terminal.child.wait().unwrap().code());
+    assert_eq!(code.await.unwrap(), Some(130));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_colours_the_screen_says_the_same() {
     let scene = Scene::new("status-colours").await;

@@ -16,6 +16,7 @@
 mod admission;
 mod cli;
 mod cli_config;
+mod cli_lists;
 mod cli_orders;
 mod cli_reads;
 mod cli_status;

@@ -1,10 +1,10 @@
 //! What came of the two plans that were sent through the webhooks. Pure.
 
 use super::{
-    cures::{configure, look, network, restart},
+    cures::{apply_crd, configure, look, network, restart},
     facts::{Facts, Reply, Silence},
     gather::{NOBODYS, TOO_LONG},
-    judge::{APPLY_CRD, unseen},
+    judge::unseen,
     report::Finding,
 };
 use crate::api::RELEASE_GENERATION;
@@ -86,7 +86,7 @@ fn refusal(code: u16, text: &str, facts: &Facts) -> Finding {
         } else if text.contains("not found") {
             (
                 "the Service of the webhook is missing",
-                "kubectl apply -f deploy/service.yaml".to_owned(),
+                facts.caller.anywhere("apply -f deploy/service.yaml"),
             )
         } else {
             ("the API server does not reach the webhook", network(facts))
@@ -111,7 +111,7 @@ fn refusal(code: u16, text: &str, facts: &Facts) -> Finding {
             CHECK,
             "the API server does not know ReleasePlans",
             "the CRD is not installed, or not established yet",
-            APPLY_CRD,
+            apply_crd(&facts.caller),
         ),
         _ => Finding::fail(
             CHECK,

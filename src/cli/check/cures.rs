@@ -1,12 +1,16 @@
-//! What to do about the operator, wherever it runs.
+//! What to do about the operator, wherever it runs, in commands that can be
+//! pasted: against the cluster that was looked at and no other.
 //!
 //! Webhook configurations that name a URL belong to an operator that is a process
 //! somewhere, and no Deployment of this cluster. Pure text.
 
 use super::facts::Facts;
+use crate::cli::status::Caller;
 
-/// What sets the webhook configurations up.
-pub(super) const APPLY_HOOKS: &str = "kubectl apply -f deploy/webhooks.yaml";
+/// What installs the CRD.
+pub(super) fn apply_crd(caller: &Caller) -> String {
+    caller.anywhere("apply -f crds/releaseplans.belay.dev.yaml")
+}
 
 /// Where the webhooks are reached, if not by a Service.
 pub(super) fn url(facts: &Facts) -> Option<&str> {
@@ -18,8 +22,8 @@ pub(super) fn url(facts: &Facts) -> Option<&str> {
 pub(super) fn restart(facts: &Facts) -> String {
     url(facts).map_or_else(
         || {
-            let operator = &facts.operator;
-            format!("kubectl -n {operator} rollout restart deployment/belay")
+            let restart = "rollout restart deployment/belay";
+            facts.caller.kubectl(restart, &facts.operator)
         },
         |url| format!("restart the operator that serves {url}"),
     )
@@ -29,8 +33,8 @@ pub(super) fn restart(facts: &Facts) -> String {
 pub(super) fn look(facts: &Facts) -> String {
     url(facts).map_or_else(
         || {
-            let operator = &facts.operator;
-            format!("kubectl -n {operator} get pods; kubectl -n {operator} logs deployment/belay")
+            let of = |what| facts.caller.kubectl(what, &facts.operator);
+            format!("{}; {}", of("get pods"), of("logs deployment/belay"))
         },
         |url| format!("see that the operator that serves {url} runs, and read its log"),
     )
@@ -55,12 +59,11 @@ pub(super) fn network(facts: &Facts) -> String {
 
 /// What brings the webhook configurations back.
 pub(super) fn configure(facts: &Facts) -> String {
-    url(facts).map_or_else(
-        || APPLY_HOOKS.to_owned(),
-        |url| {
-            format!(
-                "{APPLY_HOOKS}, then restart the operator that serves {url}: it writes that address anew"
-            )
-        },
-    )
+    let apply = facts.caller.anywhere("apply -f deploy/webhooks.yaml");
+    match url(facts) {
+        None => apply,
+        Some(url) => format!(
+            "{apply}, then restart the operator that serves {url}: it writes that address anew"
+        ),
+    }
 }

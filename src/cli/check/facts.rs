@@ -9,7 +9,7 @@ use kube::core::PartialObjectMeta;
 use serde_json::Value;
 
 use super::rights::Right;
-use crate::api::StoredPlan;
+use crate::{api::StoredPlan, cli::status::Caller};
 
 /// An answer of the API server, or why there is none.
 pub(super) type Answer<T> = Result<T, Silence>;
@@ -37,10 +37,14 @@ impl fmt::Display for Silence {
 /// What is known of a cluster in which Belay is installed.
 pub(super) struct Facts {
     pub(super) now: Timestamp,
+    /// Whom commands are told to.
+    pub(super) caller: Caller,
     /// Where plans are tried and looked at; none for all namespaces.
     pub(super) namespace: Option<String>,
     /// The namespace of the operator.
     pub(super) operator: String,
+    /// Whether the caller named it.
+    pub(super) named: bool,
     pub(super) version: String,
     pub(super) crd: Answer<Option<Value>>,
     pub(super) mutating: Answer<Option<Hooks>>,

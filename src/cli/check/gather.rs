@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use axum::http::Request;
+use axum::http::{Request, Uri};
 use futures::{StreamExt as _, TryStreamExt as _, future::join_all, stream};
 use http_body_util::BodyExt as _;
 use k8s_openapi::{
@@ -40,15 +40,13 @@ use super::{
 use crate::{
     api::{GROUP, StoredPlan, VERSION},
     certs::publish::CONFIGURATION,
-    cli::{CliError, Session},
+    cli::{CliError, Session, list_all, pages, status::Caller},
 };
 
 /// Time for each question. All of them together take little longer.
 const DEADLINE: Duration = Duration::from_millis(2500);
 /// Reviews of rights that run at the same time.
 const PARALLEL: usize = 16;
-/// Objects on a page.
-const PAGE: u32 = 500;
 /// Name of the operator's Deployment, ServiceAccount and lease.
 const OPERATOR: &str = "belay";
 /// Where the operator is if its webhooks do not say.
@@ -91,6 +89,7 @@ pub(super) async fn facts(
     all: bool,
     operator: Option<&str>,
     now: Timestamp,
+    caller: Caller,
 ) -> Result<Facts, CliError> {
     let client = &session.client;
     let tried = session.namespace.as_str();
@@ -101,6 +100,7 @@ pub(super) async fn facts(
     );
     let version = version?;
     let of = |hooks: &Answer<Option<Hooks>>| hooks.as_ref().ok()?.as_ref()?.service.clone();
+    let named = operator.is_some();
     let operator = operator
         .map(str::to_owned)
         .or_else(|| of(&mutating))
@@ -123,8 +123,10 @@ pub(super) async fn facts(
     );
     Ok(Facts {
         now,
+        caller,
         namespace,
         operator,
+        named,
         version,
         crd,
         mutating,
@@ -207,12 +209,16 @@ async fn hooks<K: Resource<DynamicType = ()>>(client: &Client) -> Answer<Option<
     Ok(Some(hooks))
 }
 
-/// A URL without its path.
+/// A URL without its path; one that is none as it is.
 pub(super) fn host(url: &str) -> String {
-    let from = url.find("://").map_or(0, |at| at + 3);
-    let rest = url.get(from..).unwrap_or_default();
-    let end = rest.find('/').map_or(url.len(), |at| from + at);
-    url.get(..end).unwrap_or_default().to_owned()
+    let parsed: Option<Uri> = url.parse().ok();
+    let parts = parsed
+        .as_ref()
+        .map(|uri| (uri.scheme_str(), uri.authority()));
+    match parts {
+        Some((Some(scheme), Some(authority))) => format!("{scheme}://{authority}"),
+        _ => url.to_owned(),
+    }
 }
 
 /// Tries to create a plan, by a dry run of the server: nothing is stored. Its
@@ -326,14 +332,17 @@ async fn owners(client: &Client, namespace: Option<&str>) -> Result<Owners, kube
             Some(namespace) => Api::namespaced(client.clone(), namespace),
             None => Api::all(client.clone()),
         };
-        pages(async |page| api.list(page).await).await
+        list_all(&api, ListParams::default()).await
     };
     let deployments = async {
         let api: Api<Deployment> = match namespace {
             Some(namespace) => Api::namespaced(client.clone(), namespace),
             None => Api::all(client.clone()),
         };
-        pages(async |page| api.list_metadata(page).await).await
+        pages(ListParams::default(), async |page| {
+            api.list_metadata(page).await
+        })
+        .await
     };
     let others = [
         (
@@ -379,7 +388,7 @@ async fn others(
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
-    let found = pages(async |page| api.list(page).await).await;
+    let found = list_all(&api, ListParams::default()).await;
     let found = found.unwrap_or_default().into_iter();
     found
         .filter_map(|object| {
@@ -393,21 +402,6 @@ async fn others(
             })
         })
         .collect()
-}
-
-async fn pages<K: Clone>(
-    list: impl AsyncFn(&ListParams) -> Result<kube::core::ObjectList<K>, kube::Error>,
-) -> Result<Vec<K>, kube::Error> {
-    let mut page = ListParams::default().limit(PAGE);
-    let mut all = Vec::new();
-    loop {
-        let found = list(&page).await?;
-        all.extend(found.items);
-        match found.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => page = page.continue_token(&token),
-            None => return Ok(all),
-        }
-    }
 }
 
 async fn resources(client: &Client) -> Result<Vec<Served>, kube::Error> {

@@ -8,15 +8,16 @@ use serde_json::Value;
 
 use super::{
     admission::admission,
-    cures::{configure, look, restart, url},
+    cures::{apply_crd, configure, look, restart, url},
     facts::{Answer, Before, Facts, Hooks, Silence},
     owners::owners,
-    report::{Finding, Report, counted},
+    report::{Finding, Level, Report},
     rights::{Right, told},
 };
 use crate::{
     api::{GROUP, VERSION, crd},
     certs::issue::{Validity, validity},
+    cli::{counted, status::Caller},
 };
 
 /// The oldest minor version of Kubernetes with all that Belay uses: rules in
@@ -29,13 +30,9 @@ const DAY: i64 = 24 * 3600;
 /// Differences of a schema that are named.
 const SHOWN: usize = 3;
 
-/// What installs the CRD.
-pub(super) const APPLY_CRD: &str = "kubectl apply -f crds/releaseplans.belay.dev.yaml";
-const APPLY_ALL: &str = "kubectl apply -k deploy";
-
 /// The report on a cluster in which Belay is installed.
 pub(super) fn judge(facts: &Facts) -> Report {
-    let mut findings = vec![server(&facts.version), crd_there(&facts.crd)];
+    let mut findings = vec![server(&facts.version), crd_there(&facts.crd, &facts.caller)];
     findings.push(operator(facts));
     findings.push(operator_rights(facts));
     findings.push(configuration(facts));
@@ -93,7 +90,7 @@ pub(super) fn unseen(check: &'static str, what: &str, silence: &Silence, need: &
     )
 }
 
-fn crd_there(found: &Answer<Option<Value>>) -> Finding {
+fn crd_there(found: &Answer<Option<Value>>, caller: &Caller) -> Finding {
     const CHECK: &str = "crd";
     let name = format!("releaseplans.{GROUP}");
     let stored = match found {
@@ -106,7 +103,7 @@ fn crd_there(found: &Answer<Option<Value>>) -> Finding {
                 CHECK,
                 format!("CRD {name} does not exist"),
                 "Belay is not installed, or not in full",
-                APPLY_CRD,
+                apply_crd(caller),
             );
         }
         Ok(Some(stored)) => stored,
@@ -114,7 +111,8 @@ fn crd_there(found: &Answer<Option<Value>>) -> Finding {
     let other = |cause: String| {
         let message = format!("CRD {name} is of another version of Belay than this command");
         let cure = format!(
-            "{APPLY_CRD} (of version {}), or use the command of the version that is installed",
+            "{} (of version {}), or use the command of the version that is installed",
+            apply_crd(caller),
             env!("CARGO_PKG_VERSION")
         );
         Finding::fail(CHECK, message, cause, cure)
@@ -147,7 +145,7 @@ fn crd_there(found: &Answer<Option<Value>>) -> Finding {
             CHECK,
             format!("CRD {name} is not established"),
             "the API server has not taken it yet, or its names are taken",
-            format!("kubectl describe crd {name}"),
+            caller.anywhere(&format!("describe crd {name}")),
         );
     }
     Finding::ok(
@@ -208,15 +206,26 @@ fn operator(facts: &Facts) -> Finding {
             );
         }
         Ok(None) => {
-            if let Some(url) = url(facts) {
-                let text = format!("outside of the cluster, where {url} leads; see admission");
-                return Finding::ok(CHECK, text);
+            if let Some(url) = url(facts).filter(|_| !facts.named) {
+                let what = format!("outside of the cluster, where {url} leads");
+                if admission(facts).level == Level::Ok {
+                    return Finding::ok(CHECK, format!("{what}; it answers, see admission"));
+                }
+                return Finding::warn(
+                    CHECK,
+                    format!("{what}: could not be seen"),
+                    "no answer to a plan shows that it runs; see admission",
+                    look(facts),
+                );
             }
             return Finding::warn(
                 CHECK,
                 format!("deployment {namespace}/belay does not exist"),
                 "the operator runs elsewhere, or not at all",
-                format!("{APPLY_ALL}, or name its namespace with --operator-namespace"),
+                format!(
+                    "{}, or name its namespace with --operator-namespace",
+                    facts.caller.anywhere("apply -k deploy")
+                ),
             );
         }
         Ok(Some(deployment)) => deployment,
@@ -232,7 +241,9 @@ fn operator(facts: &Facts) -> Finding {
         CHECK,
         format!("deployment {namespace}/belay is not available"),
         "none of its pods is ready; nothing is judged or rolled back meanwhile",
-        format!("kubectl -n {namespace} describe pods -l app.kubernetes.io/name=belay"),
+        facts
+            .caller
+            .kubectl("describe pods -l app.kubernetes.io/name=belay", namespace),
     )
 }
 
@@ -251,7 +262,9 @@ fn operator_rights(facts: &Facts) -> Finding {
             CHECK,
             format!("{account} lacks {}", counted(lacks.len(), "right")),
             format!("it may not {}", told(lacks)),
-            "kubectl apply -f deploy/serviceaccount.yaml -f deploy/rbac.yaml",
+            facts
+                .caller
+                .anywhere("apply -f deploy/serviceaccount.yaml -f deploy/rbac.yaml"),
         ),
     }
 }
@@ -420,6 +433,18 @@ fn lease(facts: &Facts) -> Finding {
         Ok(None) => Finding::ok(CHECK, "skipped: there is none, one operator needs none"),
         Ok(Some((renewed, seconds))) => {
             let age = facts.now.as_second() - renewed.as_second();
+            if age < -i64::from(*seconds) {
+                return Finding::warn(
+                    CHECK,
+                    format!("renewed at {renewed}, which is {} s from now", -age),
+                    "a clock is wrong: this machine's or that of the operator's node",
+                    "set the clocks, then look again",
+                );
+            }
+            if age < 0 {
+                let text = format!("renewed just now, by a clock that is {} s ahead", -age);
+                return Finding::ok(CHECK, text);
+            }
             if age <= i64::from(*seconds) {
                 return Finding::ok(CHECK, format!("renewed {age} s ago"));
             }

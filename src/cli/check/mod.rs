@@ -24,7 +24,7 @@ use clap::Args;
 
 pub use report::{Finding, Level, Report};
 
-use super::{CliError, Document, Exit, Invocation, Output, names, print};
+use super::{CliError, Document, Exit, Invocation, Output, names, print, status::Caller};
 
 /// Arguments of `check`.
 #[derive(Args, Debug)]
@@ -56,7 +56,9 @@ pub(super) async fn run(args: &CheckArgs, call: &mut Invocation<'_>) -> Result<E
     } else {
         let operator = args.operator_namespace.as_deref();
         let now = call.clock.now();
-        judge::judge(&gather::facts(&session, args.all_namespaces, operator, now).await?)
+        let all = args.all_namespaces;
+        let caller = Caller::of(call);
+        judge::judge(&gather::facts(&session, all, operator, now, caller).await?)
     };
     match args.output.output {
         None => call.streams.out.write_all(report.text().as_bytes())?,

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 
 use super::{
     facts::{Facts, Owners},
-    report::{Finding, counted},
+    report::Finding,
 };
-use crate::plan::{Target, targets_of};
+use crate::{
+    cli::counted,
+    plan::{Target, targets_of},
+};
 
 const CHECK: &str = "workloads";
 /// Field managers of tools that write pod templates and replicas, by a part of

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::cli::{BAD, Exit, GOOD, WAITS, clean, styled};
+use crate::cli::{BAD, Exit, GOOD, WAITS, clean, counted, styled};
 
 /// How a thing stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -140,13 +140,5 @@ impl Report {
     pub fn failed(&self) -> Vec<String> {
         let failed = self.findings.iter().filter(|f| f.level == Level::Fail);
         failed.map(|finding| finding.check.to_owned()).collect()
-    }
-}
-
-/// A number with its noun.
-pub(super) fn counted(count: usize, name: &str) -> String {
-    match count {
-        1 => format!("1 {name}"),
-        many => format!("{many} {name}s"),
     }
 }

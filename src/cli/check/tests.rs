@@ -18,7 +18,7 @@ use super::{
 use crate::{
     api::crd,
     certs::issue::{Lifetimes, issue},
-    cli::Exit,
+    cli::{Exit, status::Caller},
 };
 
 fn now() -> Timestamp {
@@ -87,8 +87,10 @@ fn healthy() -> Facts {
     };
     Facts {
         now: now(),
+        caller: Caller::default(),
         namespace: Some("shop".into()),
         operator: "belay-system".into(),
+        named: false,
         version: "v1.37.2".into(),
         crd: Ok(Some(stored_crd())),
         mutating: Ok(Some(hooks(&credentials.ca))),
@@ -184,6 +186,62 @@ fn a_broken_cluster_is_told_with_causes_and_cures() {
         assert!(
             finding.cause.is_some() && finding.cure.is_some(),
             "{finding:?}"
+        );
+    }
+}
+
+/// Pasted as it stands, it must not reach the cluster of the current context.
+#[test]
+fn every_cure_is_for_the_cluster_that_was_looked_at() {
+    let flags = "--context prod --as jane";
+    let told = |change: fn(&mut Facts)| {
+        let mut facts = healthy();
+        facts.caller.cluster = flags.split(' ').map(str::to_owned).collect();
+        change(&mut facts);
+        let findings = judge(&facts).findings.into_iter();
+        findings.filter_map(|f| f.cure).collect::<Vec<String>>()
+    };
+    let calls = |facts: &mut Facts, why: &str| {
+        let text = format!("failed calling webhook \"x\": {why}");
+        facts.accepted = Ok(reply(500, json!({"message": text}), ""));
+    };
+    let faults: [fn(&mut Facts); 6] = [
+        |f| {
+            f.crd = Ok(None);
+            f.deployment = Ok(Some(Deployment::default()));
+            f.operator_lacks = Ok(vec![Right::on("list", "", "pods", "")]);
+            f.mutating = Ok(None);
+            f.lease = Ok(Some((Timestamp::UNIX_EPOCH, 15)));
+        },
+        |f| {
+            f.crd = Ok(Some(json!({})));
+            f.deployment = Ok(None);
+            f.now += SignedDuration::from_hours(24 * 366);
+        },
+        |f| {
+            let mut stored = stored_crd();
+            stored["status"] = json!({});
+            f.crd = Ok(Some(stored));
+            f.mutating = Ok(Some(Hooks::default()));
+        },
+        |f| f.accepted = Ok(reply(404, json!({"message": "page not found"}), "")),
+        |f| f.accepted = Ok(reply(201, json!({}), "")),
+        |f| f.refused = Ok(reply(201, json!({}), "")),
+    ];
+    let mut cures: Vec<String> = faults.into_iter().flat_map(told).collect();
+    for why in ["x509", "no endpoints", "service not found"] {
+        let mut facts = healthy();
+        facts.caller.cluster = flags.split(' ').map(str::to_owned).collect();
+        calls(&mut facts, why);
+        cures.extend(judge(&facts).findings.into_iter().filter_map(|f| f.cure));
+    }
+    let commands: Vec<&String> = cures.iter().filter(|c| c.contains("kubectl")).collect();
+    assert!(commands.len() > 12, "{commands:#?}");
+    for cure in commands {
+        assert_eq!(
+            cure.matches("kubectl").count(),
+            cure.matches(flags).count(),
+            "{cure}"
         );
     }
 }
@@ -290,6 +348,38 @@ fn an_operator_that_is_reached_by_a_url_is_spoken_of_by_it() {
     let report = judge(&outside());
     assert_eq!(report.exit(), Exit::Done);
     assert!(!text(&report).contains("WARN"), "{}", text(&report));
+    assert!(text(&report).contains("it answers"), "{}", text(&report));
+    // Whoever says where it is means one in the cluster.
+    let mut named = outside();
+    named.named = true;
+    let (level, said) = only_fault(&named);
+    assert_eq!(level, Level::Warn);
+    assert!(said.contains("does not exist"), "{said}");
+    // Nobody may say of it that it is well who has seen nothing of it.
+    let mut unseen = outside();
+    unseen.accepted = Err(forbidden("releaseplans"));
+    unseen.refused = Err(forbidden("releaseplans"));
+    let report = judge(&unseen);
+    let operator = report.findings.iter().find(|f| f.check == "operator");
+    let operator = operator.unwrap();
+    assert_eq!(operator.level, Level::Warn);
+    assert!(
+        operator.message.ends_with("could not be seen"),
+        "{operator:?}"
+    );
+    // What admission lacks is told there; the operator is then unseen.
+    let only_fault = |facts: &Facts| {
+        let mut report = judge(facts);
+        report.findings.retain(|f| f.level != Level::Ok);
+        let seen = |f: &super::report::Finding| f.check != "operator";
+        if report.findings.iter().any(seen) {
+            report.findings.retain(seen);
+        }
+        assert_eq!(report.findings.len(), 1, "{}", text(&report));
+        let fault = &report.findings[0];
+        let cure = fault.cure.clone().unwrap();
+        (fault.level, format!("{} -> {cure}", fault.message))
+    };
     let fault = |message: &str| {
         let mut facts = outside();
         let text = format!("failed calling webhook \"x\": {message}");
@@ -333,6 +423,8 @@ fn the_url_of_webhooks_is_told_without_their_path() {
     for (url, told) in [
         ("https://10.0.0.7:9443/mutate", "https://10.0.0.7:9443"),
         ("https://host", "https://host"),
+        ("https://host?a=/b", "https://host"),
+        ("https://[::1]:9443/a", "https://[::1]:9443"),
         ("odd", "odd"),
     ] {
         assert_eq!(super::gather::host(url), told);
@@ -402,6 +494,16 @@ fn a_lease_is_judged_by_its_age() {
     let mut facts = healthy();
     facts.lease = Ok(Some((now() - SignedDuration::from_secs(3), 15)));
     assert!(text(&judge(&facts)).contains("OK    lease        renewed 3 s ago"));
+    facts.lease = Ok(Some((now() + SignedDuration::from_secs(7), 15)));
+    let ahead = "OK    lease        renewed just now, by a clock that is 7 s ahead";
+    assert!(text(&judge(&facts)).contains(ahead));
+    facts.lease = Ok(Some((now() + SignedDuration::from_secs(37), 15)));
+    let (level, said) = only_fault(&facts);
+    assert_eq!(level, Level::Warn);
+    assert!(
+        said.contains("37 s from now") && !said.contains("-37"),
+        "{said}"
+    );
     facts.lease = Ok(Some((now() - SignedDuration::from_secs(60), 15)));
     assert_eq!(only_fault(&facts).0, Level::Fail);
 }

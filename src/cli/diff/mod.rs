@@ -17,8 +17,8 @@ mod tests;
 
 use clap::Args;
 
-use self::file::plans_in;
 pub use self::model::{ComponentDiff, FieldChange, Part, PlanDiff};
+use self::{file::plans_in, server::Shared};
 use super::{
     CliError, Document, Exit, Invocation, OnePlan, Output, print_all, read, status::Caller,
 };
@@ -53,8 +53,11 @@ pub async fn run(args: &DiffArgs, call: &mut Invocation<'_>) -> Result<Exit, Cli
     };
     let from_file = args.plan.file.is_some();
     let mut diffs: Vec<PlanDiff> = Vec::new();
+    let mut shared = Shared::of(&wanted);
     for plan in &wanted {
-        diffs.push(server::diff(&session, plan, from_file, &caller).await?);
+        let namespace = plan.metadata.namespace.clone().unwrap_or_default();
+        let here = shared.entry(namespace).or_default();
+        diffs.push(server::diff(&session, plan, from_file, &caller, here).await?);
     }
     let faulty = diffs.iter().any(|diff| !diff.faults.is_empty());
     let changed = diffs.iter().any(PlanDiff::is_change);

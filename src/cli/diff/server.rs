@@ -1,6 +1,6 @@
 //! Asks the API server what a plan would make of its workloads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
@@ -20,12 +20,12 @@ use crate::{
     api::{ReleasePlanStatus, Stage, StoredPlan},
     cli::{
         CliError, Session, list_all,
-        status::{Caller, workload},
+        status::{Caller, verdict::held, workload},
     },
     cluster::{ApplyFailure, Snapshot, deployments, dry_run},
     fields::Found,
     machine::{self, DryRun},
-    plan::{ComponentPlan, Plan, Target, incumbent},
+    plan::{ComponentPlan, Plan, Target, incumbent, targets_of},
     revision::Revision,
 };
 
@@ -77,6 +77,7 @@ pub(super) async fn diff(
     wanted: &StoredPlan,
     from_file: bool,
     caller: &Caller,
+    shared: &mut Shared,
 ) -> Result<PlanDiff, CliError> {
     let client = &session.client;
     let name = wanted.metadata.name.clone().unwrap_or_default();
@@ -117,13 +118,19 @@ pub(super) async fn diff(
     diff.notes.extend(now.notes.iter().cloned());
     diff.faults.extend(now.faults.iter().cloned());
     let me = stored.as_ref().unwrap_or(wanted);
-    match session.list(Some(&namespace), None).await {
-        Ok(all) => diff.faults.extend(held(me, &plan, &all)),
-        Err(CliError::Forbidden { .. }) => diff.notes.push(
+    match shared.plans(session).await? {
+        Some(all) => {
+            let claimed = claimed(me, &plan, all);
+            if waits_for_others(&status) {
+                diff.faults.extend(claimed);
+            } else {
+                diff.notes.extend(claimed);
+            }
+        }
+        None => diff.notes.push(
             "whether another plan holds a workload of this one was not checked: you may not list releaseplans"
                 .to_owned(),
         ),
-        Err(error) => return Err(error),
     }
     // Nothing of it would be written, so there is nothing to compare.
     if !diff.faults.is_empty() {
@@ -137,7 +144,7 @@ pub(super) async fn diff(
         &mut diff.notes,
     )
     .await;
-    let live = live(client, &namespace, &plan).await?;
+    let live = shared.live(client).await?;
     let known = Known {
         client,
         namespace: &namespace,
@@ -162,20 +169,85 @@ pub(super) async fn diff(
     Ok(diff)
 }
 
-/// The workloads that other plans hold: a plan with one of those writes nothing.
-pub(super) fn held(me: &StoredPlan, plan: &Plan, all: &[StoredPlan]) -> Vec<String> {
+/// What is read of a namespace once for all plans that are compared in it.
+#[derive(Default)]
+pub(super) struct Shared {
+    namespace: String,
+    /// Names of the workloads of those plans.
+    workloads: BTreeSet<String>,
+    /// All plans there are; none where they may not be listed.
+    plans: Option<Option<Vec<StoredPlan>>>,
+    live: Option<BTreeMap<String, DynamicObject>>,
+}
+
+impl Shared {
+    /// For these plans, by their namespaces. Nothing is read yet.
+    pub(super) fn of(plans: &[StoredPlan]) -> BTreeMap<String, Self> {
+        let mut shared: BTreeMap<String, Self> = BTreeMap::new();
+        for plan in plans {
+            let namespace = plan.metadata.namespace.clone().unwrap_or_default();
+            let of = shared.entry(namespace.clone()).or_insert_with(|| Self {
+                namespace,
+                ..Self::default()
+            });
+            let names = targets_of(plan).into_iter().map(|target| target.name);
+            of.workloads.extend(names);
+        }
+        shared
+    }
+
+    async fn plans(&mut self, session: &Session) -> Result<Option<&[StoredPlan]>, CliError> {
+        if self.plans.is_none() {
+            let listed = match session.list(Some(&self.namespace), None).await {
+                Ok(all) => Some(all),
+                Err(CliError::Forbidden { .. }) => None,
+                Err(error) => return Err(error),
+            };
+            self.plans = Some(listed);
+        }
+        Ok(self.plans.as_ref().and_then(Option::as_deref))
+    }
+
+    /// The workloads by name.
+    async fn live(
+        &mut self,
+        client: &Client,
+    ) -> Result<&BTreeMap<String, DynamicObject>, CliError> {
+        let known = match self.live.take() {
+            Some(known) => known,
+            None => live(client, &self.namespace, &self.workloads).await?,
+        };
+        Ok(self.live.insert(known))
+    }
+}
+
+/// Whether a plan does nothing while another one holds a workload of it: a
+/// release that wrote something goes on to its end.
+pub(super) fn waits_for_others(status: &ReleasePlanStatus) -> bool {
+    let release = status.release.as_ref();
+    release.is_none_or(|release| release.applied.is_empty())
+}
+
+/// The workloads that other plans hold.
+pub(super) fn claimed(me: &StoredPlan, plan: &Plan, all: &[StoredPlan]) -> Vec<String> {
+    let waits = me.status.as_ref().is_none_or(waits_for_others);
+    let what = if waits {
+        "writes nothing"
+    } else {
+        "begins nothing more than the release in progress"
+    };
     let held = plan.components().iter().filter_map(|component| {
         let holder = incumbent(me, &component.target, all.iter())?;
         Some(format!(
-            "{}: {} is held by releaseplan {holder}, and this plan writes nothing until one of the two leaves it out",
-            component.name, component.target
+            "{}: {} is held by releaseplan {holder}, and this plan {} until one of the two leaves it out",
+            component.name, component.target, what
         ))
     });
     held.collect()
 }
 
 /// What is to be known beside the differences.
-fn notes(
+pub(super) fn notes(
     plan: &Plan,
     stored: Option<&StoredPlan>,
     status: &ReleasePlanStatus,
@@ -188,14 +260,14 @@ fn notes(
                 .to_owned(),
         );
     }
-    let refused = status
-        .refused
-        .iter()
-        .rev()
-        .find(|r| r.spec.as_deref() == Some(plan.content()));
-    if let Some(refused) = refused {
+    if let Some((refused, own)) = held(Some(plan), status) {
+        let what = if own {
+            "this content"
+        } else {
+            "what was done to the workloads"
+        };
         notes.push(format!(
-            "this content is held and not released by itself: {} ({})",
+            "{what} is held and not released by itself: {} ({})",
             refused.revision,
             refused.told()
         ));
@@ -280,13 +352,13 @@ async fn revisions(
 async fn live(
     client: &Client,
     namespace: &str,
-    plan: &Plan,
+    workloads: &BTreeSet<String>,
 ) -> Result<BTreeMap<String, DynamicObject>, CliError> {
     let resource = ApiResource::erase::<Deployment>(&());
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
     let mut params = ListParams::default();
-    if let [only] = plan.components() {
-        params = params.fields(&format!("metadata.name={}", only.target.name));
+    if let (Some(only), 1) = (workloads.first(), workloads.len()) {
+        params = params.fields(&format!("metadata.name={only}"));
     }
     let listed = list_all(&api, params).await;
     let listed = listed.map_err(|error| CliError::api("list deployments", error))?;

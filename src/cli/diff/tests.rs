@@ -3,7 +3,7 @@
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use super::server::held;
+use super::server::{claimed, notes};
 use super::{
     model::{ComponentDiff, PlanDiff},
     part, render,
@@ -73,16 +73,69 @@ fn a_plan_writes_nothing_while_another_one_holds_a_workload_of_it() {
     let wanted = Plan::parse(&me.spec).unwrap();
     let holder = plan("a-holder", Some("2026-01-01T00:00:00.000000Z"));
     // `cart` is held by the elder of two that have not claimed it.
-    let told = held(&me, &wanted, &[me.clone(), holder.clone()]);
+    let told = claimed(&me, &wanted, &[me.clone(), holder.clone()]);
     let web = "web: deployment web is held by releaseplan a-holder, and this plan writes nothing \
                until one of the two leaves it out";
     assert!(told.contains(&web.to_owned()), "{told:?}");
-    assert!(held(&me, &wanted, std::slice::from_ref(&me)).is_empty());
+    assert!(claimed(&me, &wanted, std::slice::from_ref(&me)).is_empty());
     assert!(
-        !held(&holder, &wanted, &[me])
+        !claimed(&holder, &wanted, &[me])
             .iter()
             .any(|text| text.starts_with("web"))
     );
+}
+
+/// As the operator has it: what was begun is ended.
+#[test]
+fn a_release_that_wrote_something_waits_for_no_other_plan() {
+    use super::server::waits_for_others;
+    use crate::cli::status::fixtures;
+    let at = |applied: &[&str]| {
+        let mut plan = fixtures::promoting().plan.unwrap();
+        let release = plan.status.as_mut().unwrap().release.as_mut().unwrap();
+        release.applied = applied.iter().map(|name| (*name).to_owned()).collect();
+        plan
+    };
+    let mut rival = at(&[]);
+    rival.status = None;
+    rival.metadata.name = Some("a-rival".to_owned());
+    rival.metadata.uid = Some("r".to_owned());
+    rival.metadata.creation_timestamp = None;
+    for (me, waits, words) in [
+        (at(&[]), true, "writes nothing until"),
+        (at(&["shop-1"]), false, "begins nothing more than"),
+    ] {
+        assert_eq!(waits_for_others(me.status.as_ref().unwrap()), waits);
+        let mut holder = rival.clone();
+        holder.status = Some(
+            serde_json::from_value(json!({"components": [{"name": "web",
+                "claimedAt": "2026-01-01T00:00:00.000000Z",
+                "workload": {"kind": "Deployment", "name": "web"}}]}))
+            .unwrap(),
+        );
+        let plan = Plan::parse(&me.spec).unwrap();
+        let told = claimed(&me, &plan, &[me.clone(), holder]);
+        assert!(told.iter().any(|text| text.contains(words)), "{told:?}");
+    }
+}
+
+/// By the operator's own rule, which `status` and `explain` go by as well.
+#[test]
+fn what_was_done_to_followed_workloads_is_held_as_content_is() {
+    let stored = crate::cli::status::fixtures::followed();
+    let plan = Plan::parse(&stored.spec).unwrap();
+    let status = stored.status.clone().unwrap();
+    let told = notes(&plan, Some(&stored), &status, false);
+    assert!(
+        told[0].starts_with("what was done to the workloads is held and not released by itself:"),
+        "{told:?}"
+    );
+    let mut moves = status;
+    moves.release = crate::cli::status::fixtures::promoting()
+        .plan
+        .and_then(|plan| plan.status?.release);
+    let told = notes(&plan, Some(&stored), &moves, false);
+    assert!(!told[0].contains("held"), "{told:?}");
 }
 
 #[test]

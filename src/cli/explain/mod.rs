@@ -49,7 +49,7 @@ pub async fn run(args: &ExplainArgs, call: &mut Invocation<'_>) -> Result<Exit, 
         Kind::Plan => (None, Some(session.plan_of(&target).await?)),
         Kind::Deployment => {
             let plans = session.list(Some(&namespace), None).await?;
-            let about = about(&session.client, &namespace, &target, &plans).await?;
+            let about = about(&session.client, &namespace, &target, &plans, &caller).await?;
             (Some(about), holder(&target.name, &plans).cloned())
         }
     };
@@ -88,6 +88,7 @@ async fn about(
     namespace: &str,
     target: &Target,
     plans: &[StoredPlan],
+    caller: &Caller,
 ) -> Result<DeploymentExplanation, CliError> {
     let live = deployments(client, namespace).get_opt(&target.name).await;
     let live = live.map_err(|error| CliError::api(format!("read {target}"), error))?;
@@ -97,7 +98,8 @@ async fn about(
             what: target.to_string(),
             namespace: namespace.to_owned(),
             hint: Some(format!(
-                "kubectl get deployments -n {namespace} shows those there are"
+                "to see the Deployments that there are: {}",
+                caller.kubectl("get deployments", namespace)
             )),
         });
     }

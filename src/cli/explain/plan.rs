@@ -1,5 +1,6 @@
 //! From a plan to why it is where it is. Pure: what the operator recorded is
-//! put together and nothing is judged anew.
+//! put together, what holds is found as the operator finds it, and nothing is
+//! judged anew.
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
@@ -9,7 +10,7 @@ use k8s_openapi::{
 use super::model::{Content, Limit, Measure, PlanExplanation, Refused, Waiting};
 use crate::{
     api::{ABORT, GatewayDuration, OnFailure, RETRY, ReleasePlanStatus, Stage, StoredPlan, UNDO},
-    cli::status::PlanStatus,
+    cli::status::{PlanStatus, verdict::held},
     plan::{Plan, abortable, as_seen, current, retryable, undoable},
 };
 
@@ -37,18 +38,16 @@ fn content(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Content {
         };
     };
     let digest = plan.content();
-    let refused = status
-        .refused
-        .iter()
-        .rev()
-        .find(|r| r.spec.as_deref() == Some(digest));
     let release = status.release.as_ref();
     let seen = status.observed_content.as_deref() == Some(digest);
-    let text = if let Some(refused) = refused {
-        format!(
-            "held since it was rolled back or undone, as {}",
-            refused.revision
-        )
+    let text = if let Some((refused, own)) = held(Some(plan), status) {
+        let what = if own {
+            ""
+        } else {
+            ", with what was done to its workloads"
+        };
+        let revision = &refused.revision;
+        format!("held since it was rolled back or undone, as {revision}{what}")
     } else if let Some(release) = release {
         match (release.stage, current(status)) {
             (Stage::Settle, _) | (_, None) => "being prepared for release".to_owned(),
@@ -123,6 +122,7 @@ fn measures(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Measure> {
 }
 
 fn refused(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Refused> {
+    let last = held(plan, status).map(|(last, _)| last);
     let all = status.refused.iter().rev();
     all.map(|refused| Refused {
         revision: refused.revision.clone(),
@@ -130,7 +130,8 @@ fn refused(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Refused> {
         component: refused.component.clone(),
         message: refused.message.clone(),
         at: refused.at.clone(),
-        current: plan.is_some_and(|plan| refused.spec.as_deref() == Some(plan.content())),
+        current: last.is_some_and(|last| last.revision == refused.revision)
+            || plan.is_some_and(|plan| refused.spec.as_deref() == Some(plan.content())),
     })
     .collect()
 }

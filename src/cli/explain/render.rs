@@ -244,6 +244,11 @@ fn measured(measure: &Measure, now: Timestamp) -> String {
         span(age(since, now))
     );
     match &measure.stuck_at {
+        // Nobody has looked since, or it would be over.
+        Some(at) if at.0 <= now => {
+            let over = span(age(at, now));
+            text.push_str(&format!("; stuck since {}, {over} ago", clock(at, now)));
+        }
         Some(at) => {
             let left = Duration::try_from(at.0.duration_since(now)).unwrap_or_default();
             text.push_str(&format!("; stuck at {}, in {}", clock(at, now), span(left)));

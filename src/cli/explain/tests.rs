@@ -51,6 +51,41 @@ fn a_release_is_explained_with_the_numbers_it_is_judged_by() {
     expect_file!["golden/promoting_80.txt"].assert_eq(&shown(&explanation, 80));
 }
 
+/// By the operator's own rule, which `status` and `diff` go by as well.
+#[test]
+fn what_was_done_to_followed_workloads_is_held_as_content_is() {
+    let followed = fixtures::followed();
+    let told = |change: fn(&mut StoredPlan)| {
+        let explanation = explained(&fixtures::rolled_back(), |stored| {
+            *stored = followed.clone();
+            change(stored);
+        });
+        let plan = explanation.plan.unwrap();
+        (plan.content.text, plan.refused[0].current)
+    };
+    let (text, current) = told(|_| {});
+    assert!(text.starts_with("held since"), "{text}");
+    assert!(current);
+    // What succeeded since is the last word.
+    let (text, current) = told(|stored| {
+        let history = &mut stored.status.as_mut().unwrap().history;
+        history[0].result = crate::api::ReleaseResult::Succeeded;
+    });
+    assert!(!text.starts_with("held"), "{text}");
+    assert!(!current);
+}
+
+#[test]
+fn a_deadline_that_has_passed_is_no_time_to_come() {
+    let mut explanation = explained(&fixtures::promoting(), |_| {});
+    let measure = &mut explanation.plan.as_mut().unwrap().measures[0];
+    let at: k8s_openapi::jiff::Timestamp = "2026-03-01T02:04:12Z".parse().unwrap();
+    measure.stuck_at = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at));
+    let text = shown(&explanation, 200);
+    assert!(text.contains("stuck since 02:04:12Z, 60m ago"), "{text}");
+    assert!(!text.contains(", in 0s"), "{text}");
+}
+
 #[test]
 fn an_order_says_what_it_waits_for() {
     let order = |annotation: &str, revision: &str| {

@@ -43,7 +43,11 @@ pub(super) fn read(names: &[PathBuf], stdin: &mut dyn Read) -> (Vec<Source>, Vec
     let (mut sources, mut unreadable) = (Vec::new(), Vec::new());
     for name in names {
         if name == Path::new("-") {
-            take(STDIN.to_owned(), stdin, &mut sources, &mut unreadable);
+            let input = Input {
+                name: STDIN.to_owned(),
+                may_be_empty: false,
+            };
+            take(input, stdin, &mut sources, &mut unreadable);
             continue;
         }
         let (mut found, before) = (Vec::new(), unreadable.len());
@@ -57,7 +61,13 @@ pub(super) fn read(names: &[PathBuf], stdin: &mut dyn Read) -> (Vec<Source>, Vec
         for path in found {
             let name = path.display().to_string();
             match fs::File::open(&path) {
-                Ok(mut file) => take(name, &mut file, &mut sources, &mut unreadable),
+                Ok(mut file) => {
+                    let input = Input {
+                        name,
+                        may_be_empty: true,
+                    };
+                    take(input, &mut file, &mut sources, &mut unreadable);
+                }
                 Err(error) => unreadable.push(Unreadable {
                     name,
                     reason: error.to_string(),
@@ -104,19 +114,26 @@ fn find(path: &Path, given: bool, found: &mut Vec<PathBuf>, unreadable: &mut Vec
     }
 }
 
-fn take(
+/// Where a text comes from.
+struct Input {
     name: String,
+    may_be_empty: bool,
+}
+
+fn take(
+    input: Input,
     from: &mut dyn Read,
     sources: &mut Vec<Source>,
     unreadable: &mut Vec<Unreadable>,
 ) {
+    let Input { name, may_be_empty } = input;
     let mut bytes = Vec::new();
     let reason = match from.take(MAX_SIZE + 1).read_to_end(&mut bytes) {
         Err(error) => error.to_string(),
         Ok(_) if bytes.len() as u64 > MAX_SIZE => format!("it has more than {MAX_SIZE} bytes"),
         Ok(_) => match String::from_utf8(bytes) {
             // What made it failed, or wrote elsewhere.
-            Ok(text) if name == STDIN && text.trim().is_empty() => "it is empty".to_owned(),
+            Ok(text) if !may_be_empty && text.trim().is_empty() => "it is empty".to_owned(),
             Ok(text) => return sources.push(Source { name, text }),
             Err(error) => {
                 let good = error.utf8_error().valid_up_to();
@@ -145,6 +162,27 @@ mod tests {
             "stdin cannot be read: it is empty".to_owned(),
         ];
         assert_eq!(told, expected);
+    }
+
+    /// It is told by where it comes from and not by what it is called.
+    #[test]
+    fn an_empty_file_called_as_standard_input_is_shown_is_a_file() {
+        let folder = std::env::temp_dir().join(format!("belay-stdin-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(STDIN);
+        fs::write(&path, "").unwrap();
+        let input = Input {
+            name: STDIN.to_owned(),
+            may_be_empty: true,
+        };
+        let (mut sources, mut unreadable) = (Vec::new(), Vec::new());
+        let mut file = fs::File::open(&path).unwrap();
+        take(input, &mut file, &mut sources, &mut unreadable);
+        let (read, faults) = read(std::slice::from_ref(&path), &mut "x".as_bytes());
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(unreadable, []);
+        assert_eq!(sources.len(), 1);
+        assert_eq!((read.len(), faults.len()), (1, 0));
     }
 
     #[test]

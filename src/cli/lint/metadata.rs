@@ -7,10 +7,11 @@ use regex::Regex;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-use crate::plan::{Violation, ViolationKind};
+use crate::{
+    names::{LABEL as MAX_LABEL, SUBDOMAIN as MAX_NAME, is_label, is_subdomain},
+    plan::{Violation, ViolationKind},
+};
 
-const MAX_NAME: usize = 253;
-const MAX_LABEL: usize = 63;
 /// Room for all annotations of an object together.
 const MAX_ANNOTATIONS: usize = 256 * 1024;
 
@@ -63,7 +64,7 @@ pub(super) fn judge(metadata: &Value) -> Vec<Violation> {
             "a plan needs a name, or a generateName".to_owned(),
         ),
         (Some(name), _) => {
-            if name.len() > MAX_NAME || !SUBDOMAIN.is_match(name) {
+            if !is_subdomain(name) {
                 fault(
                     "metadata.name".to_owned(),
                     ViolationKind::Invalid,
@@ -75,7 +76,7 @@ pub(super) fn judge(metadata: &Value) -> Vec<Violation> {
         }
         // What is appended makes an end of its own.
         (None, Some(prefix)) => {
-            if !SUBDOMAIN.is_match(&format!("{prefix}a")) {
+            if !is_subdomain(&format!("{prefix}a")) {
                 fault(
                     "metadata.generateName".to_owned(),
                     ViolationKind::Invalid,
@@ -87,7 +88,7 @@ pub(super) fn judge(metadata: &Value) -> Vec<Violation> {
         }
     }
     if let Some(namespace) = text("namespace")
-        && (namespace.len() > MAX_LABEL || !NAMESPACE.is_match(namespace))
+        && !is_label(namespace)
     {
         fault(
             "metadata.namespace".to_owned(),
@@ -142,13 +143,8 @@ pub(super) fn judge(metadata: &Value) -> Vec<Violation> {
 const QUALIFIED: &str =
     "letters, digits, '-', '_' and '.', up to 63 characters, after a domain and '/' if any";
 
-/// Patterns of the API server's own rules. They are constant, so one that did
-/// not compile would fail every test.
-static SUBDOMAIN: LazyLock<Pattern> = LazyLock::new(|| {
-    Pattern::new(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-});
-static NAMESPACE: LazyLock<Pattern> =
-    LazyLock::new(|| Pattern::new(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"));
+/// The API server's own rule. It is constant, so one that did not compile would
+/// fail every test.
 static NAME: LazyLock<Pattern> =
     LazyLock::new(|| Pattern::new(r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"));
 
@@ -169,9 +165,7 @@ fn is_qualified(key: &str) -> bool {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
     };
-    name.len() <= MAX_LABEL
-        && NAME.is_match(name)
-        && prefix.is_none_or(|prefix| prefix.len() <= MAX_NAME && SUBDOMAIN.is_match(prefix))
+    name.len() <= MAX_LABEL && NAME.is_match(name) && prefix.is_none_or(is_subdomain)
 }
 
 fn entries<'a>(metadata: &'a Value, name: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {

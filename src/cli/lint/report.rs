@@ -10,7 +10,7 @@ use super::{
     judge::{Fault, Judge, Rule},
     place,
 };
-use crate::cli::Exit;
+use crate::cli::{Exit, clean, clean_lines, counted};
 
 /// Columns of a source line that are shown where the width is not known.
 const WIDTH: usize = 120;
@@ -84,9 +84,10 @@ impl Report {
         let from = (fault.span.start.saturating_sub(start)).min(line.len());
         let to = (fault.span.end.saturating_sub(start)).min(line.len());
         let part = line.get(from..to.max(from)).unwrap_or_default();
+        let before = shown(line.get(..from).unwrap_or_default()).len();
         self.shown.push(Shown {
-            part: from..from + part.trim_end().len(),
-            line: line.to_owned(),
+            part: before..before + shown(part.trim_end()).len(),
+            line: shown(line),
         });
         self.faults.push(Finding {
             file: source.name.clone(),
@@ -104,7 +105,7 @@ impl Report {
         let renderer = Renderer::styled().term_width(width.unwrap_or(WIDTH));
         let mut text = String::new();
         for (finding, shown) in self.faults.iter().zip(&self.shown) {
-            text.push_str(&crate::cli::clean_lines(&finding.headline()));
+            text.push_str(&clean_lines(&finding.headline()));
             text.push('\n');
             let snippet = Snippet::source(&shown.line)
                 .line_start(finding.line)
@@ -141,10 +142,6 @@ impl Report {
     /// One line with the counts.
     #[must_use]
     pub fn summary(&self) -> String {
-        let counted = |count: usize, name: &str| match count {
-            1 => format!("1 {name}"),
-            many => format!("{many} {name}s"),
-        };
         let unread = self.unreadable.len();
         if self.files == 0 && unread > 0 {
             return "nothing was judged".to_owned();
@@ -170,6 +167,14 @@ impl Report {
         }
         text
     }
+}
+
+/// A line of a file without what could do anything to a terminal: a blank for
+/// each such character, so that places in it stay where they are. What tabs are
+/// shown as is decided with the rest of the frame.
+fn shown(line: &str) -> String {
+    let parts: Vec<String> = line.split('\t').map(clean).collect();
+    parts.join("\t")
 }
 
 impl Finding {

@@ -120,6 +120,30 @@ fn over_what_holds_no_plan_or_was_not_read_there_is_no_verdict() {
     }
 }
 
+/// A file may come from anywhere, and terminals obey more than `ESC`.
+#[test]
+fn a_line_that_is_shown_cannot_move_the_cursor_and_keeps_its_places() {
+    let of = |odd: char| {
+        let text = format!(
+            "apiVersion: belay.dev/v1alpha1\nkind: ReleasePlan\nmetadata: {{name: a}}\nspec: {{components: [{{workload: {{kind: Deployment, name: \"a{odd}b\"}}}}], nosuch: 1}}\n"
+        );
+        report(&text)
+    };
+    // YAML itself takes none of those, and the line is shown with its fault.
+    let refused = of('\u{9b}');
+    assert!(refused.contains("nosuch"), "{refused:?}");
+    assert!(!refused.contains('\u{9b}'), "{refused:?}");
+    let (odd, plain) = (of('\u{202e}'), of(' '));
+    assert!(plain.contains("nosuch"), "{plain}");
+    assert!(!odd.contains('\u{202e}'), "{odd:?}");
+    let marks = |text: &str| -> Vec<String> {
+        let marks = text.lines().filter(|line| line.contains('^'));
+        marks.map(str::to_owned).collect()
+    };
+    assert!(!marks(&plain).is_empty(), "{plain}");
+    assert_eq!(marks(&odd), marks(&plain));
+}
+
 #[test]
 fn a_key_that_yaml_reads_as_something_else_is_named_as_it_is_written() {
     let text = "\

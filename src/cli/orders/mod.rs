@@ -18,8 +18,8 @@ use serde::Serialize;
 
 use self::order::{Order, Verb};
 use super::{
-    CliError, Document, Exit, GOOD, Invocation, OnePlan, Output, plan_name, print, status::Caller,
-    styled,
+    CliError, Document, Exit, GOOD, Invocation, OnePlan, Output, clean, plan_name, print,
+    status::Caller, styled,
 };
 use crate::api::StoredPlan;
 
@@ -136,6 +136,21 @@ pub(super) async fn resume(args: &OrderArgs, call: &mut Invocation<'_>) -> Resul
     give(Verb::Resume, None, args, call).await
 }
 
+/// Why a plan that is being deleted takes no order, and what can be done. An abort
+/// is meant to keep what is live, which has a setting of its own by then.
+fn deleting(verb: Verb, plan: &StoredPlan, caller: &Caller) -> (String, String) {
+    let name = plan.metadata.name.as_deref().unwrap_or_default();
+    let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
+    let message = format!("{name} is being deleted");
+    match order::keep(plan).filter(|_| verb == Verb::Abort) {
+        Some(keep) => {
+            let keep = caller.kubectl(&keep, namespace);
+            (message, format!("to let it go with what is live: {keep}"))
+        }
+        None => (message, caller.command("wait", name, "", namespace)),
+    }
+}
+
 async fn give(
     verb: Verb,
     revision: Option<&str>,
@@ -148,11 +163,9 @@ async fn give(
     let namespace = plan.metadata.namespace.clone().unwrap_or_default();
     let word = format!("{verb:?}").to_lowercase();
     let caller = Caller::of(call);
-    if plan.is_deleting() && verb != Verb::Abort {
-        return Err(CliError::refused(
-            format!("{name} is being deleted"),
-            caller.command("wait", &name, "", &namespace),
-        ));
+    if plan.is_deleting() {
+        let (message, hint) = deleting(verb, &plan, &caller);
+        return Err(CliError::refused(message, hint));
     }
     let order = verb
         .order(&plan, revision, &caller)
@@ -202,6 +215,6 @@ async fn give(
     }
     let dry = if dry_run { " (server dry run)" } else { "" };
     let object = styled(GOOD, &plan_name(&name));
-    writeln!(call.streams.out, "{object} {text}{dry}")?;
+    writeln!(call.streams.out, "{object} {}{dry}", clean(&text))?;
     Ok(Exit::Done)
 }

@@ -308,6 +308,18 @@ fn now(status: &ReleasePlanStatus) -> String {
     }
 }
 
+/// What of kubectl lets a plan that is being deleted go with what is live; none if
+/// it does so anyway.
+pub(in crate::cli) fn keep(plan: &StoredPlan) -> Option<String> {
+    if plan.spec["deletionPolicy"] == "Keep" {
+        return None;
+    }
+    let name = plan.metadata.name.as_deref().unwrap_or_default();
+    Some(format!(
+        "patch releaseplan {name} --type=merge -p '{{\"spec\":{{\"deletionPolicy\":\"Keep\"}}}}'"
+    ))
+}
+
 impl Order {
     /// As a merge patch.
     pub(super) fn patch(&self) -> Option<Value> {

@@ -132,3 +132,21 @@ fn a_pause_is_the_one_field_and_is_not_sent_twice() {
         .assert_eq(&sent(Verb::Resume, &paused, None));
     expect![[r#"Nothing("shop is paused already")"#]].assert_eq(&sent(Verb::Pause, &paused, None));
 }
+
+/// The webhook takes none, and would say so in words about annotations.
+#[test]
+fn a_plan_that_is_deleted_takes_no_order_and_an_abort_is_told_what_does_the_same() {
+    let mut plan = with(|plan| {
+        plan["metadata"]["deletionTimestamp"] = json!("2026-03-01T11:59:00Z");
+    });
+    let told = |verb, plan: &StoredPlan| deleting(verb, plan, &Caller::default());
+    let (message, hint) = told(Verb::Abort, &plan);
+    assert_eq!(message, "shop is being deleted");
+    expect![[
+        r#"to let it go with what is live: kubectl patch releaseplan shop --type=merge -p '{"spec":{"deletionPolicy":"Keep"}}' -n s"#
+    ]]
+    .assert_eq(&hint);
+    assert_eq!(told(Verb::Undo, &plan).1, "belay wait shop -n s");
+    plan.spec["deletionPolicy"] = json!("Keep");
+    assert_eq!(told(Verb::Abort, &plan).1, "belay wait shop -n s");
+}

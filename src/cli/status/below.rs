@@ -11,7 +11,10 @@ use super::{
     pods::age,
     verdict::{AWAY, EDITED, Facts},
 };
-use crate::api::{Phase, Reason, Stage};
+use crate::{
+    api::{Phase, Reason, Stage},
+    cli::counted,
+};
 
 /// Workloads that are named of those that are not well.
 const NAMED: usize = 3;
@@ -70,11 +73,20 @@ pub(super) fn agree(
             // Since when is not known here.
             verdict.since = None;
             "nothing goes back by itself: only a release is judged".clone_into(&mut verdict.next);
-            verdict.ways.extend(facts.undo());
+            // No older template brings back what does not exist.
+            if components.iter().all(|c| c.deployment.is_some()) {
+                verdict.ways.extend(facts.undo());
+            }
         }
         (Health::Ok, Health::Working | Health::Held) => {
             verdict.health = worst;
-            "Released; not all pods are available at present".clone_into(&mut verdict.title);
+            let short = |c: &ComponentView| c.deployment.is_some_and(|d| d.available < d.wanted);
+            let title = if components.iter().any(short) {
+                "Released; not all pods are available at present"
+            } else {
+                "Released; workloads are changing at present"
+            };
+            title.clone_into(&mut verdict.title);
             verdict.message = unwell(components);
             verdict.since = None;
         }
@@ -163,21 +175,13 @@ fn worst(components: &[ComponentView]) -> Health {
     order.find(|health| has(*health)).unwrap_or(Health::Ok)
 }
 
-/// The workloads that are not as they should be, in numbers.
+/// What is not as it should be of each workload.
 fn unwell(components: &[ComponentView]) -> String {
     let unwell = components.iter().filter(|c| c.health != Health::Ok);
     let unwell: Vec<String> = unwell
         .map(|c| {
             let workload = &c.workload;
-            let Some(counts) = c.deployment else {
-                return format!("{workload} does not exist");
-            };
-            let (wanted, available) = (counts.wanted, counts.available);
-            if available < wanted {
-                return format!("{workload}: {available} of {wanted} pods are available");
-            }
-            let updated = counts.updated.min(wanted);
-            format!("{workload}: {updated} of {wanted} pods have its template")
+            format!("{workload}{}", incomplete(c))
         })
         .collect();
     let more = unwell.len().saturating_sub(NAMED);
@@ -186,6 +190,39 @@ fn unwell(components: &[ComponentView]) -> String {
         text.push_str(&format!(" and {more} more"));
     }
     text
+}
+
+/// What a workload lacks: of several things the one that the others follow from.
+fn incomplete(component: &ComponentView) -> String {
+    let Some(counts) = component.deployment else {
+        return " does not exist".to_owned();
+    };
+    let (wanted, available, updated) = (counts.wanted, counts.available, counts.updated);
+    if !counts.observed {
+        return ": its last edit is not taken up yet".to_owned();
+    }
+    if available < wanted {
+        return format!(": {available} of {wanted} pods are available");
+    }
+    if updated < wanted {
+        return format!(": {updated} of {wanted} pods have its template");
+    }
+    if let Some(pod) = component.trouble().next() {
+        return format!(": pod {} is in trouble ({})", pod.pod, pod.reason);
+    }
+    let mut sets = component.replica_sets.iter();
+    if let Some(refused) = sets.find_map(|set| set.refused.as_deref()) {
+        return format!(": its pods cannot be created ({refused})");
+    }
+    let old = counts.replicas - updated;
+    if old > 0 {
+        let pods = counted(usize::try_from(old).unwrap_or_default(), "pod");
+        return format!(": {pods} of an older template still there");
+    }
+    match component.state {
+        Some(state) => format!(" is {state:?} as the operator last saw it"),
+        None => " is not known to the operator yet".to_owned(),
+    }
 }
 
 impl Facts<'_> {

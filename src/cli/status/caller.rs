@@ -1,7 +1,7 @@
 //! Commands as they can be pasted: in the form that this one was called by, and
 //! against the same cluster and namespace.
 
-use crate::cli::{Invocation, access::quoted};
+use crate::cli::{Access, Invocation, Program, access::quoted};
 
 /// How this command was called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,12 @@ impl Caller {
     /// The caller of a command.
     #[must_use]
     pub fn of(call: &Invocation<'_>) -> Self {
-        let access = &call.access;
+        Self::new(call.program, &call.access)
+    }
+
+    /// Whoever called the program by this name, with these flags.
+    #[must_use]
+    pub fn new(program: Program, access: &Access) -> Self {
         let mut cluster = Vec::new();
         if let Some(context) = &access.context {
             cluster.extend(["--context".to_owned(), context.clone()]);
@@ -40,7 +45,7 @@ impl Caller {
             cluster.extend(["--as-group".to_owned(), group.clone()]);
         }
         Self {
-            program: call.program.name().to_owned(),
+            program: program.name().to_owned(),
             cluster,
         }
     }
@@ -49,19 +54,32 @@ impl Caller {
     #[must_use]
     pub fn command(&self, verb: &str, plan: &str, more: &str, namespace: &str) -> String {
         let head = [self.program.as_str(), verb, plan, more];
-        self.complete(&head, namespace)
+        self.complete(&head, Some(namespace))
+    }
+
+    /// A command of Belay about the cluster.
+    #[must_use]
+    pub fn about(&self, verb: &str) -> String {
+        self.complete(&[self.program.as_str(), verb], None)
+    }
+
+    /// A command of kubectl that names its objects' namespaces, or needs none.
+    #[must_use]
+    pub fn anywhere(&self, rest: &str) -> String {
+        self.complete(&["kubectl", rest], None)
     }
 
     /// A command of kubectl in a namespace.
     #[must_use]
     pub fn kubectl(&self, rest: &str, namespace: &str) -> String {
-        self.complete(&["kubectl", rest], namespace)
+        self.complete(&["kubectl", rest], Some(namespace))
     }
 
-    fn complete(&self, head: &[&str], namespace: &str) -> String {
+    fn complete(&self, head: &[&str], namespace: Option<&str>) -> String {
         let head = head.iter().filter(|word| !word.is_empty());
         let mut words: Vec<String> = head.map(|word| (*word).to_owned()).collect();
-        words.extend(["-n".to_owned(), namespace.to_owned()]);
+        let place = namespace.map(|name| ["-n".to_owned(), name.to_owned()]);
+        words.extend(place.into_iter().flatten());
         words.extend(self.cluster.iter().map(|word| quoted(word)));
         words.join(" ")
     }
@@ -85,5 +103,10 @@ mod tests {
             Caller::default().kubectl("get pods", "x"),
             "kubectl get pods -n x"
         );
+        assert_eq!(
+            caller.anywhere("get --raw /readyz"),
+            r"kubectl get --raw /readyz --context 'bob'\''s prod'"
+        );
+        assert_eq!(Caller::default().about("check"), "belay check");
     }
 }

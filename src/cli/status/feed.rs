@@ -4,7 +4,7 @@
 //! was known stays, and it is said that it may be old.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     fmt::Debug,
 };
 
@@ -14,12 +14,15 @@ use futures::{
 };
 use kube::{
     Api, Client, Resource,
+    core::Status,
     runtime::{WatchStreamExt as _, watcher},
 };
 use serde::de::DeserializeOwned;
 
 use super::{
+    failure::{Failure, innermost},
     fetch::{forbidden, namespace_of, only, tracking, workloads},
+    kept::{Kept, is_answer},
     objects::{DeploymentView, PodView, ReplicaSetView, RevisionView},
     tree::{World, common_selector},
 };
@@ -34,8 +37,17 @@ pub(super) struct Wanted {
     pub(super) names: BTreeSet<(String, String)>,
     /// Labels of the plans.
     pub(super) selector: Option<String>,
-    /// Whether what is below the plans is wanted too.
-    pub(super) below: bool,
+    /// How much of what is below the plans is wanted too.
+    pub(super) below: Below,
+}
+
+/// What is watched below plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Below {
+    /// Their workloads alone, as a list of plans needs them.
+    Workloads,
+    /// Everything.
+    All,
 }
 
 impl Wanted {
@@ -43,71 +55,6 @@ impl Wanted {
         let name = plan.metadata.name.clone().unwrap_or_default();
         let key = (namespace_of(plan).to_owned(), name);
         self.names.is_empty() || self.names.contains(&key)
-    }
-}
-
-/// Objects of one kind.
-struct Kept<K> {
-    objects: HashMap<String, K>,
-    /// What a watch that begins again has told so far, by the scope it is of.
-    begun: HashMap<usize, HashMap<String, K>>,
-    /// The scope that each object is of.
-    scopes: HashMap<String, usize>,
-}
-
-impl<K> Default for Kept<K> {
-    fn default() -> Self {
-        Self {
-            objects: HashMap::new(),
-            begun: HashMap::new(),
-            scopes: HashMap::new(),
-        }
-    }
-}
-
-impl<K: Resource<DynamicType = ()>> Kept<K> {
-    /// True once a full list is known.
-    fn take(&mut self, scope: usize, event: watcher::Event<K>) -> bool {
-        let key = |object: &K| {
-            let meta = object.meta();
-            let part = |part: &Option<String>| part.clone().unwrap_or_default();
-            format!("{}/{}", part(&meta.namespace), part(&meta.name))
-        };
-        match event {
-            watcher::Event::Apply(object) => {
-                self.scopes.insert(key(&object), scope);
-                self.objects.insert(key(&object), object);
-            }
-            watcher::Event::Delete(object) => {
-                self.scopes.remove(&key(&object));
-                self.objects.remove(&key(&object));
-            }
-            watcher::Event::Init => {
-                self.begun.insert(scope, HashMap::new());
-            }
-            watcher::Event::InitApply(object) => {
-                self.begun
-                    .entry(scope)
-                    .or_default()
-                    .insert(key(&object), object);
-            }
-            watcher::Event::InitDone => {
-                let fresh = self.begun.remove(&scope).unwrap_or_default();
-                let scopes = &self.scopes;
-                self.objects
-                    .retain(|key, _| scopes.get(key) != Some(&scope));
-                self.scopes.retain(|_, known| *known != scope);
-                self.scopes
-                    .extend(fresh.keys().map(|key| (key.clone(), scope)));
-                self.objects.extend(fresh);
-                return true;
-            }
-        }
-        false
-    }
-
-    fn clear(&mut self) {
-        *self = Self::default();
     }
 }
 
@@ -143,6 +90,10 @@ pub(super) struct Feed {
     /// Labels by namespace that revisions are watched by.
     tracked: BTreeMap<usize, String>,
     waiting: BTreeSet<Source>,
+    /// Watches of which a complete list was had.
+    listed: BTreeSet<Source>,
+    /// What the API server will never answer otherwise about plans.
+    over: Option<Status>,
     faults: BTreeMap<Source, String>,
     /// Kinds that may not be read.
     refused: BTreeSet<Source>,
@@ -172,6 +123,8 @@ impl Feed {
             selected: BTreeMap::new(),
             tracked: BTreeMap::new(),
             waiting: BTreeSet::new(),
+            listed: BTreeSet::new(),
+            over: None,
             faults: BTreeMap::new(),
             refused: BTreeSet::new(),
             wanted,
@@ -234,29 +187,34 @@ impl Feed {
         match event {
             Event::Plan(scope, event) => match *event {
                 Ok(event) => {
+                    let answer = is_answer(&event);
                     let known = self.plans.take(scope, event);
-                    self.heard(("releaseplans", scope), known);
+                    self.heard(("releaseplans", scope), answer, known);
                     self.follow_workloads();
                     self.follow_records();
                 }
                 Err(error) => self.failed(("releaseplans", scope), &error),
             },
             Event::Deployment(scope, Ok(event)) => {
+                let answer = is_answer(&event);
                 let known = self.deployments.take(scope, event);
-                self.heard(("deployments", scope), known);
+                self.heard(("deployments", scope), answer, known);
                 self.follow_leaves();
             }
             Event::Set(scope, Ok(event)) => {
+                let answer = is_answer(&event);
                 let known = self.sets.take(scope, event);
-                self.heard(("replicasets", scope), known);
+                self.heard(("replicasets", scope), answer, known);
             }
             Event::Pod(scope, Ok(event)) => {
+                let answer = is_answer(&event);
                 let known = self.pods.take(scope, event);
-                self.heard(("pods", scope), known);
+                self.heard(("pods", scope), answer, known);
             }
             Event::Revision(scope, Ok(event)) => {
+                let answer = is_answer(&event);
                 let known = self.revisions.take(scope, event);
-                self.heard(("controllerrevisions", scope), known);
+                self.heard(("controllerrevisions", scope), answer, known);
             }
             Event::Revision(scope, Err(error)) => {
                 self.failed(("controllerrevisions", scope), &error);
@@ -267,13 +225,13 @@ impl Feed {
         }
     }
 
-    fn heard(&mut self, source: Source, known: bool) {
-        // The beginning of a list is not yet its end.
-        if known || !self.waiting.contains(&source) {
+    fn heard(&mut self, source: Source, answer: bool, known: bool) {
+        if answer {
             self.faults.remove(&source);
             self.refused.remove(&source);
         }
         if known {
+            self.listed.insert(source);
             self.waiting.remove(&source);
         }
     }
@@ -281,23 +239,38 @@ impl Feed {
     fn failed(&mut self, source: Source, error: &watcher::Error) {
         let (kind, scope) = source;
         let namespace = self.namespace(scope).cloned().unwrap_or_default();
-        let text = match refusal(error) {
-            Some(true) => {
+        let text = match Failure::of(error) {
+            Failure::Forbidden => {
                 self.refused.insert(source);
                 forbidden(kind, &namespace)
             }
-            // The watch was too old, which it gets over by itself.
-            Some(false) => return,
-            None => format!("what is shown may be old: {}", innermost(error)),
+            Failure::Outdated => return,
+            Failure::Final(status) => {
+                let text = format!("{kind} are not shown: {}", status.message);
+                if kind == "releaseplans" {
+                    self.over = Some(*status);
+                }
+                text
+            }
+            Failure::Passing if self.listed.contains(&source) => {
+                format!("what is shown may be old: {}", innermost(error))
+            }
+            Failure::Passing => format!("{kind} are not known yet: {}", innermost(error)),
         };
         self.waiting.remove(&source);
         self.faults.insert(source, text);
     }
 
+    /// Nothing is known of kinds that are watched by other names or labels now.
+    fn begin_anew(&mut self, kinds: &[&str]) {
+        self.waiting.retain(|(kind, _)| !kinds.contains(kind));
+        self.listed.retain(|(kind, _)| !kinds.contains(kind));
+    }
+
     /// The plans by the number of their scope, once it is known what they name.
     fn settled(&self) -> Option<BTreeMap<usize, Vec<&StoredPlan>>> {
         let settled = !self.waiting.iter().any(|(kind, _)| *kind == "releaseplans");
-        if !self.wanted.below || !settled {
+        if !settled {
             return None;
         }
         let mut plans: BTreeMap<usize, Vec<&StoredPlan>> = BTreeMap::new();
@@ -312,6 +285,9 @@ impl Feed {
 
     /// Watches the revisions of the plans that track ConfigMaps by now.
     fn follow_records(&mut self) {
+        if self.wanted.below == Below::Workloads {
+            return;
+        }
         let Some(plans) = self.settled() else { return };
         let tracked: BTreeMap<usize, String> = plans
             .into_iter()
@@ -322,8 +298,7 @@ impl Feed {
         }
         self.records.clear();
         self.revisions.clear();
-        self.waiting
-            .retain(|(kind, _)| *kind != "controllerrevisions");
+        self.begin_anew(&["controllerrevisions"]);
         for (scope, labels) in &tracked {
             let scope = *scope;
             let stream = self.watch::<RevisionView>(scope, config(None, Some(labels)));
@@ -344,9 +319,18 @@ impl Feed {
         if named == self.named {
             return;
         }
+        // Of several names the watch is the same, whichever they are.
+        let asked = |named: &BTreeMap<usize, BTreeSet<String>>| -> Vec<(usize, Option<String>)> {
+            let scopes = named.iter();
+            scopes.map(|(scope, names)| (*scope, only(names))).collect()
+        };
+        if asked(&named) == asked(&self.named) {
+            self.named = named;
+            return self.follow_leaves();
+        }
         self.workloads.clear();
         self.deployments.clear();
-        self.waiting.retain(|(kind, _)| *kind != "deployments");
+        self.begin_anew(&["deployments"]);
         for (scope, names) in &named {
             let scope = *scope;
             let config = config(only(names).as_deref(), None);
@@ -360,7 +344,8 @@ impl Feed {
 
     /// Watches the ReplicaSets and pods of the workloads that there are by now.
     fn follow_leaves(&mut self) {
-        if self.waiting.iter().any(|(kind, _)| *kind == "deployments") {
+        let listed = !self.waiting.iter().any(|(kind, _)| *kind == "deployments");
+        if self.wanted.below == Below::Workloads || !listed {
             return;
         }
         let mut selected: BTreeMap<usize, Option<String>> = BTreeMap::new();
@@ -388,8 +373,7 @@ impl Feed {
         self.leaves.clear();
         self.sets.clear();
         self.pods.clear();
-        self.waiting
-            .retain(|(kind, _)| !matches!(*kind, "replicasets" | "pods"));
+        self.begin_anew(&["replicasets", "pods"]);
         for (scope, labels) in &selected {
             let scope = *scope;
             let sets = self.watch::<ReplicaSetView>(scope, config(None, labels.as_deref()));
@@ -407,6 +391,17 @@ impl Feed {
     /// Whether everything has been read once.
     pub(super) fn is_complete(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Whether there ever was a complete list of the plans: before that, nothing
+    /// tells whether there are any.
+    pub(super) fn is_known(&self) -> bool {
+        (0..self.scopes.len()).all(|scope| self.listed.contains(&("releaseplans", scope)))
+    }
+
+    /// What the API server answers about plans for good.
+    pub(super) const fn over(&self) -> Option<&Status> {
+        self.over.as_ref()
     }
 
     /// Why the plans are not known, if they are not: in words, and whether it is
@@ -450,35 +445,6 @@ impl Feed {
     }
 }
 
-/// Whether a watch was refused for want of rights; none if it failed otherwise.
-fn refusal(error: &watcher::Error) -> Option<bool> {
-    use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
-    match error {
-        InitialListFailed(kube::Error::Api(status))
-        | WatchStartFailed(kube::Error::Api(status))
-        | WatchFailed(kube::Error::Api(status))
-        | WatchError(status) => {
-            if status.is_forbidden() {
-                return Some(true);
-            }
-            (status.code == 410).then_some(false)
-        }
-        InitialListFailed(_)
-        | WatchStartFailed(_)
-        | WatchFailed(_)
-        | watcher::Error::NoResourceVersion => None,
-    }
-}
-
-/// What is at the bottom of an error: those above only say who passed it on.
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut last = error;
-    while let Some(below) = last.source() {
-        last = below;
-    }
-    last.to_string()
-}
-
 fn config(fields: Option<&str>, labels: Option<&str>) -> watcher::Config {
     let mut config = watcher::Config::default();
     if let Some(fields) = fields {
@@ -493,51 +459,102 @@ fn config(fields: Option<&str>, labels: Option<&str>) -> watcher::Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::cli::status::{
+        render::Layout,
+        text::Line,
+        watch::{View, lines},
+    };
 
-    fn pod(name: &str) -> PodView {
-        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "s"}})).unwrap()
+    fn feed() -> Feed {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let wanted = Wanted {
+            namespaces: ["s".to_owned()].into(),
+            names: [].into(),
+            selector: None,
+            below: Below::Workloads,
+        };
+        Feed::new(Client::try_from(config).unwrap(), wanted)
     }
 
-    fn names(kept: &Kept<PodView>) -> Vec<&str> {
-        let mut names: Vec<&str> = kept.objects.keys().map(String::as_str).collect();
-        names.sort_unstable();
-        names
+    fn plans(event: watcher::Event<StoredPlan>) -> Event {
+        Event::Plan(0, Box::new(Ok(event)))
     }
 
-    #[test]
-    fn what_was_known_stays_until_a_watch_that_begins_again_has_told_all() {
-        let mut kept = Kept::default();
-        for event in [
-            watcher::Event::Init,
-            watcher::Event::InitApply(pod("a")),
-            watcher::Event::InitApply(pod("b")),
-        ] {
-            assert!(!kept.take(0, event));
+    fn failing(code: u16, message: &str) -> Event {
+        let status = Status {
+            code,
+            message: message.to_owned(),
+            ..Status::default()
+        };
+        let error = kube::Error::Api(Box::new(status));
+        let error = watcher::Error::InitialListFailed(error);
+        Event::Plan(0, Box::new(Err(error)))
+    }
+
+    /// The client begins a list before it has asked for it.
+    #[tokio::test]
+    async fn only_an_answer_ends_the_note_that_what_is_shown_may_be_old() {
+        let mut feed = feed();
+        feed.take(plans(watcher::Event::Init));
+        feed.take(plans(watcher::Event::InitDone));
+        assert!(feed.is_known() && feed.notes().is_empty());
+        feed.take(failing(503, "not now"));
+        assert_eq!(feed.notes().len(), 1);
+        feed.take(plans(watcher::Event::Init));
+        assert_eq!(feed.notes().len(), 1, "nothing has answered yet");
+        feed.take(failing(503, "not now"));
+        feed.take(plans(watcher::Event::Init));
+        feed.take(plans(watcher::Event::InitDone));
+        assert!(feed.notes().is_empty());
+    }
+
+    #[tokio::test]
+    async fn without_one_complete_list_nothing_is_known() {
+        let mut feed = feed();
+        feed.take(plans(watcher::Event::Init));
+        let said = |feed: &Feed| {
+            let view = View {
+                table: true,
+                namespaces: false,
+                format: None,
+            };
+            let now = crate::cli::testing::noon();
+            let lines = lines(&[], feed, &view, now, Layout::UNBOUNDED);
+            let lines: Vec<String> = lines.iter().map(Line::plain).collect();
+            lines.join("\n")
+        };
+        assert!(said(&feed).starts_with("Not known yet"), "{}", said(&feed));
+        feed.take(failing(503, "not now"));
+        assert!(feed.is_complete() && !feed.is_known());
+        for _ in 0..2 {
+            let told = said(&feed);
+            assert!(told.starts_with("Not known yet"), "{told}");
+            assert!(
+                told.contains("! releaseplans are not known yet: "),
+                "{told}"
+            );
+            feed.take(plans(watcher::Event::Init));
+            feed.take(failing(503, "not now"));
         }
-        assert_eq!(names(&kept), [""; 0]);
-        assert!(kept.take(0, watcher::Event::InitDone));
-        kept.take(1, watcher::Event::Apply(pod("other")));
-        assert_eq!(names(&kept), ["s/a", "s/b", "s/other"]);
-
-        kept.take(0, watcher::Event::Init);
-        kept.take(0, watcher::Event::InitApply(pod("b")));
-        assert_eq!(names(&kept), ["s/a", "s/b", "s/other"]);
-        kept.take(0, watcher::Event::InitDone);
-        assert_eq!(
-            names(&kept),
-            ["s/b", "s/other"],
-            "that of another scope stays"
-        );
-        kept.take(0, watcher::Event::Delete(pod("b")));
-        assert_eq!(names(&kept), ["s/other"]);
+        feed.take(plans(watcher::Event::Init));
+        feed.take(plans(watcher::Event::InitDone));
+        assert!(feed.is_known());
+        assert_eq!(said(&feed), "There are no plans.");
+        feed.take(failing(503, "not now"));
+        assert!(said(&feed).contains("! what is shown may be old: "));
     }
 
-    #[test]
-    fn one_fault_of_several_watches_is_told_once() {
-        let below = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "refused");
-        let error = watcher::Error::WatchStartFailed(kube::Error::Service(Box::new(below)));
-        assert_eq!(refusal(&error), None);
-        assert_eq!(innermost(&error), "refused");
+    #[tokio::test]
+    async fn what_no_repetition_mends_is_told_from_what_may_pass() {
+        for code in [400, 401, 404, 422] {
+            let mut feed = feed();
+            feed.take(failing(code, "so it is"));
+            assert_eq!(feed.over().map(|status| status.code), Some(code));
+        }
+        for code in [403, 409, 410, 429, 500, 503] {
+            let mut feed = feed();
+            feed.take(failing(code, "so it is"));
+            assert!(feed.over().is_none(), "{code}");
+        }
     }
 }

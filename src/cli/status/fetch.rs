@@ -13,11 +13,11 @@ use serde_json::Value;
 use super::{
     Caller, PlanStatus,
     objects::{DeploymentView, PodView, ReplicaSetView, RevisionView},
-    tree::{World, common_selector, tree},
+    tree::{World, common_selector, line, tree},
 };
 use crate::{
     api::{PLAN_UID, StoredPlan},
-    cli::{CliError, list_all},
+    cli::{CliError, list_all, scopes},
     machine::scope,
     plan::{Plan, Target, targets_of},
 };
@@ -79,6 +79,49 @@ pub(super) async fn trees(
         Some(tree(plan, world, now, caller))
     });
     Ok(trees.collect())
+}
+
+/// The plans as lines of a list, in their order: one list of Deployments for each
+/// namespace, or for all of them.
+pub(super) async fn lines(
+    client: &Client,
+    plans: &[StoredPlan],
+    all_namespaces: bool,
+    now: Timestamp,
+    caller: &Caller,
+) -> Result<Vec<PlanStatus>, CliError> {
+    let mut read: BTreeMap<String, Read> = BTreeMap::new();
+    for scope in scopes(plans, all_namespaces) {
+        let api: Api<DeploymentView> = match scope {
+            Some(namespace) => Api::namespaced(client.clone(), namespace),
+            None => Api::all(client.clone()),
+        };
+        let here = |plan: &&StoredPlan| scope.is_none_or(|scope| namespace_of(plan) == scope);
+        let names = workloads(plans.iter().filter(here));
+        let params = ListParams {
+            field_selector: only(&names),
+            ..ListParams::default()
+        };
+        let mut unread = Vec::new();
+        let listed = list_all(&api, params).await;
+        let place = scope.unwrap_or_default();
+        let found = self::read("deployments", place, listed, &mut unread)?;
+        for plan in plans.iter().filter(here) {
+            let of = read.entry(namespace_of(plan).to_owned()).or_default();
+            of.unread.clone_from(&unread);
+        }
+        for deployment in found {
+            let namespace = deployment.metadata.namespace.as_ref();
+            if let Some(of) = namespace.and_then(|namespace| read.get_mut(namespace)) {
+                of.deployments.push(deployment);
+            }
+        }
+    }
+    let lines = plans.iter().filter_map(|plan| {
+        let read = read.get(namespace_of(plan))?;
+        Some(line(plan, &read.world(), now, caller))
+    });
+    Ok(lines.collect())
 }
 
 /// Namespace of a plan.
@@ -157,7 +200,11 @@ fn read<T>(
 
 /// What is told of a kind that may not be read.
 pub(super) fn forbidden(kind: &str, namespace: &str) -> String {
-    format!("{kind} are not shown: you may not list them in namespace {namespace}")
+    let place = match namespace {
+        "" => "all namespaces".to_owned(),
+        name => format!("namespace {name}"),
+    };
+    format!("{kind} are not shown: you may not list them in {place}")
 }
 
 async fn below(

@@ -104,6 +104,14 @@ impl Cluster {
         self
     }
 
+    /// As a list shows it, which reads Deployments alone.
+    pub(in crate::cli) fn line(&self) -> PlanStatus {
+        let unread = self.unread.clone();
+        let world = World::new(&self.deployments, [], [], [], unread);
+        let plan = self.plan.as_ref().unwrap();
+        super::tree::line(plan, &world, now(), &Caller::default())
+    }
+
     pub(in crate::cli) fn status(&self) -> PlanStatus {
         let unread = self.unread.clone();
         let world = World::new(
@@ -368,6 +376,18 @@ pub(in crate::cli) fn rolled_back() -> Cluster {
         )
         .deployment("cart", 3, &[("shop/cart:2", 3, 3), ("shop/cart:3", 0, 0)])
         .deployment("db", 1, &[("shop/db:2", 1, 1)])
+}
+
+/// The same of what somebody did to workloads that the plan follows.
+pub(in crate::cli) fn followed() -> StoredPlan {
+    let mut plan = rolled_back().plan.unwrap();
+    for component in plan.spec["components"].as_array_mut().unwrap() {
+        component.as_object_mut().unwrap().remove("template");
+    }
+    for refused in &mut plan.status.as_mut().unwrap().refused {
+        refused.spec = None;
+    }
+    plan
 }
 
 /// A rollback to pods that do not run either, with every kind of trouble.

@@ -7,9 +7,13 @@
 mod below;
 mod caller;
 mod changes;
+mod components;
 mod config;
+mod failure;
 mod feed;
 mod fetch;
+mod head;
+mod kept;
 mod list;
 mod model;
 mod objects;
@@ -21,12 +25,15 @@ pub(super) mod text;
 mod tree;
 pub(super) mod verdict;
 mod watch;
+mod ways;
 mod words;
 
 #[cfg(test)]
 pub(super) mod fixtures;
 #[cfg(test)]
 mod tests;
+
+use std::collections::BTreeSet;
 
 use clap::Args;
 use k8s_openapi::jiff::Timestamp;
@@ -41,12 +48,12 @@ pub use model::{
 pub(super) use tree::workload;
 
 use self::{
-    feed::Wanted,
+    feed::{Below, Wanted},
     render::Layout,
     text::{Line, Tone},
 };
 use super::{
-    CliError, Document, Exit, Format, Invocation, Output, SomePlans, plan_name, print_all,
+    CliError, Document, Exit, Format, Invocation, Output, SomePlans, clean, plan_name, print_all,
 };
 use crate::api::StoredPlan;
 
@@ -108,7 +115,7 @@ pub async fn run(args: &StatusArgs, call: &mut Invocation<'_>) -> Result<Exit, C
             namespaces,
             names: [].into(),
             selector: args.plans.selector.clone(),
-            below: false,
+            below: Below::Workloads,
         };
         let view = watch::View {
             table: true,
@@ -130,7 +137,7 @@ pub async fn run(args: &StatusArgs, call: &mut Invocation<'_>) -> Result<Exit, C
             namespaces: plans.iter().map(|plan| key(plan).0).collect(),
             names: plans.iter().map(key).collect(),
             selector: None,
-            below: true,
+            below: Below::All,
         };
         let view = watch::View {
             table: false,
@@ -154,9 +161,13 @@ async fn once(
     let statuses = if named {
         fetch::trees(client, plans, now, caller).await?
     } else {
-        let lines = plans.iter().map(|plan| tree::summary(plan, now, caller));
-        let mut lines: Vec<PlanStatus> = lines.collect();
+        let all = args.plans.all_namespaces;
+        let mut lines = fetch::lines(client, plans, all, now, caller).await?;
         list::sort(&mut lines);
+        let notes: BTreeSet<&String> = lines.iter().flat_map(|line| &line.unread).collect();
+        for note in notes {
+            writeln!(call.streams.err, "note: {}", clean(note))?;
+        }
         lines
     };
     if let Some(format) = args.output.output {

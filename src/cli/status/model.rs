@@ -246,6 +246,8 @@ pub struct ContentsView {
 pub struct DeploymentCounts {
     /// Pods wanted.
     pub wanted: i32,
+    /// Pods there are, of any template.
+    pub replicas: i32,
     /// Pods that are ready, of any template.
     pub ready: i32,
     /// Pods of the live template.

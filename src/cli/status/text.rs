@@ -5,11 +5,13 @@
 
 use std::time::Duration;
 
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::cli::clean;
+use crate::cli::{BAD, FAINT, GOOD, HEADING, WAITS, clean};
+
+pub(in crate::cli) use crate::cli::span;
 
 /// How a piece of text stands out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,11 +35,11 @@ impl Tone {
     const fn style(self) -> Style {
         match self {
             Self::Plain => Style::new(),
-            Self::Good => AnsiColor::Green.on_default(),
-            Self::Bad => AnsiColor::Red.on_default(),
-            Self::Waits => AnsiColor::Yellow.on_default(),
-            Self::Strong => Style::new().bold(),
-            Self::Faint => Style::new().dimmed(),
+            Self::Good => GOOD,
+            Self::Bad => BAD,
+            Self::Waits => WAITS,
+            Self::Strong => HEADING,
+            Self::Faint => FAINT,
         }
     }
 }
@@ -219,18 +221,6 @@ pub(in crate::cli) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// A span of time in at most two units.
-pub(in crate::cli) fn span(time: Duration) -> String {
-    let seconds = time.as_secs();
-    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3_600 => format!("{minutes}m{}s", seconds % 60),
-        3_600..86_400 => format!("{hours}h{}m", minutes % 60),
-        _ => format!("{days}d{}h", hours % 24),
-    }
-}
-
 /// A time of day, with its date if it is not within a day of now.
 pub(in crate::cli) fn clock(time: &Time, now: Timestamp) -> String {
     let away = now.duration_since(time.0).unsigned_abs();
@@ -304,14 +294,5 @@ mod tests {
         let line = Line::of(Tone::Plain, &"word ".repeat(20)).whole();
         assert_eq!(line.clone().cut(10), line);
         assert_eq!(line.rows(40), 3);
-    }
-
-    #[test]
-    fn times_are_told_in_two_units() {
-        let told = |seconds| span(Duration::from_secs(seconds));
-        assert_eq!(
-            [told(9), told(252), told(7_380), told(187_200)],
-            ["9s", "4m12s", "2h3m", "2d4h"]
-        );
     }
 }

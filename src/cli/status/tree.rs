@@ -154,6 +154,19 @@ pub(super) fn tree(
     }
 }
 
+/// A line in a list: the verdict of the whole, from Deployments alone.
+pub(super) fn line(
+    stored: &StoredPlan,
+    world: &World<'_>,
+    now: Timestamp,
+    caller: &Caller,
+) -> PlanStatus {
+    PlanStatus {
+        components: None,
+        ..tree(stored, world, now, caller)
+    }
+}
+
 /// The Deployments whose live template is not the one that was judged.
 fn unlike(
     scope: &[Scope],
@@ -264,6 +277,7 @@ pub(in crate::cli) fn workload(target: &Target) -> String {
 fn counts(deployment: &DeploymentView) -> DeploymentCounts {
     DeploymentCounts {
         wanted: deployment.wanted(),
+        replicas: deployment.status.replicas,
         ready: deployment.status.ready_replicas,
         updated: deployment.status.updated_replicas,
         available: deployment.status.available_replicas,
@@ -373,8 +387,13 @@ pub(super) fn common_selector<'a>(
                 .collect(),
         });
     }
-    // The label with the most values tells the most from others.
-    let (key, mut values) = common?.into_iter().max_by_key(|(_, values)| values.len())?;
-    values.sort();
-    Some(format!("{key} in ({})", values.join(",")))
+    // Each narrows it down further: what two Deployments share, others may too.
+    let keys: Vec<String> = common?
+        .into_iter()
+        .map(|(key, mut values)| {
+            values.sort();
+            format!("{key} in ({})", values.join(","))
+        })
+        .collect();
+    (!keys.is_empty()).then(|| keys.join(","))
 }

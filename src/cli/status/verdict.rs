@@ -13,18 +13,17 @@ use k8s_openapi::{
 
 use super::{
     Caller,
-    model::{CauseView, Health, Verdict, Way},
+    model::{CauseView, Health, Verdict},
     tree::seconds,
     words,
 };
 use crate::{
     api::{
-        Cause, ComponentState, ConditionType, Phase, Reason, RefusedContent, ReleasePlanStatus,
-        Stage, StoredPlan,
+        ComponentState, ConditionType, Phase, Reason, RefusedContent, ReleasePlanStatus, Stage,
+        StoredPlan,
     },
-    cli::orders::order::{annotate, out_of_rollback, retry_of, undo_to},
     machine::{holding, scope},
-    plan::{Plan, abortable},
+    plan::Plan,
 };
 
 /// An edit that the operator has not seen for this long tells that it is away.
@@ -85,19 +84,25 @@ fn reason_of(condition: &Condition) -> Option<Reason> {
     all.find(|r| r.as_str() == condition.reason).copied()
 }
 
-fn way(effect: &str, command: Option<String>) -> Way {
-    Way {
-        effect: effect.to_owned(),
-        command,
-    }
+/// The refused content that holds a plan at rest, and whether it is that of the
+/// plan itself: otherwise it is what was done to workloads that it follows. Where
+/// something moves, what was live before holds nothing.
+pub(in crate::cli) fn held<'a>(
+    plan: Option<&Plan>,
+    status: &'a ReleasePlanStatus,
+) -> Option<(&'a RefusedContent, bool)> {
+    let content = plan.map(Plan::content);
+    let refused = holding(&scope(plan, status), status, content)?;
+    let own = content.is_some() && refused.spec.as_deref() == content;
+    (own || status.release.is_none()).then_some((refused, own))
 }
 
 impl Facts<'_> {
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.stored.metadata.name.as_deref().unwrap_or_default()
     }
 
-    fn namespace(&self) -> &str {
+    pub(super) fn namespace(&self) -> &str {
         self.stored
             .metadata
             .namespace
@@ -112,7 +117,7 @@ impl Facts<'_> {
         Some(self.caller.command(verb, name, more, namespace))
     }
 
-    fn kubectl(&self, rest: &str) -> Option<String> {
+    pub(super) fn kubectl(&self, rest: &str) -> Option<String> {
         Some(self.caller.kubectl(rest, self.namespace()))
     }
 
@@ -158,12 +163,21 @@ impl Facts<'_> {
 
     /// A plan whose newest edit the operator has not looked at.
     fn edited(&self, ready: &Condition) -> Verdict {
-        let since = last_edit(&self.stored.metadata);
+        let edit = last_edit(&self.stored.metadata);
+        let deleted = self.stored.metadata.deletion_timestamp.clone();
+        // A delete raises the generation, and is no edit of anybody's.
+        let is_delete = deleted
+            .as_ref()
+            .is_some_and(|deleted| edit.as_ref().is_none_or(|edit| edit.0 <= deleted.0));
+        let since = if is_delete { deleted } else { edit };
         let away = self.is_long(since.as_ref());
-        let title = if away {
-            "Nobody has looked at the last edit of the plan: is the operator running?"
-        } else {
-            "The last edit is not looked at by the operator yet"
+        let title = match (away, is_delete) {
+            (true, true) => "Nobody has looked at the deleted plan: is the operator running?",
+            (false, true) => "Deleted, and not looked at by the operator yet",
+            (true, false) => {
+                "Nobody has looked at the last edit of the plan: is the operator running?"
+            }
+            (false, false) => "The last edit is not looked at by the operator yet",
         };
         let message = format!(
             "the plan is at generation {}, the operator has seen {}; before that: {} ({})",
@@ -172,7 +186,11 @@ impl Facts<'_> {
             ready.message,
             ready.reason,
         );
-        let next = "the operator looks at an edit within seconds while it runs";
+        let next = if is_delete {
+            "the operator lets its workloads go, or back first, while it runs"
+        } else {
+            "the operator looks at an edit within seconds while it runs"
+        };
         Verdict {
             health: if away {
                 Health::Failed
@@ -227,7 +245,7 @@ impl Facts<'_> {
         }
     }
 
-    fn is_paused(&self) -> bool {
+    pub(super) fn is_paused(&self) -> bool {
         self.plan.is_some_and(Plan::paused)
     }
 
@@ -280,7 +298,7 @@ impl Facts<'_> {
     }
 
     /// The refused content that holds the plan where it is.
-    fn refused(&self) -> Option<&RefusedContent> {
+    pub(super) fn refused(&self) -> Option<&RefusedContent> {
         let content = self.plan.map(Plan::content);
         holding(&scope(self.plan, self.status), self.status, content)
     }
@@ -334,173 +352,6 @@ impl Facts<'_> {
         }
         (words::next(reason).to_owned(), None)
     }
-
-    /// What a person can do.
-    fn ways(&self, reason: Option<Reason>) -> Vec<Way> {
-        let Some(reason) = reason else {
-            return Vec::new();
-        };
-        if self.stored.is_deleting() {
-            // It takes no orders any more.
-            return self.let_go().into_iter().collect();
-        }
-        let abort = |effect: &str| {
-            let current = abortable(self.status)?;
-            Some(way(
-                effect,
-                self.command("abort", &format!("--revision {current}")),
-            ))
-        };
-        let mut ways: Vec<Option<Way>> = Vec::new();
-        let edit = || Some(way("change the content of the plan", None));
-        match reason {
-            Reason::Settling
-            | Reason::ReleaseStarted
-            | Reason::Promoting
-            | Reason::Baking
-            | Reason::Superseded
-            | Reason::RetryRequested
-            | Reason::UndoRequested
-            | Reason::Reasserted => {
-                ways.push(abort("go back now"));
-                ways.push(Some(way("hold it where it is", self.command("pause", ""))));
-            }
-            Reason::RollbackStarted | Reason::RollingBack => {
-                ways.push(abort("end the rollback and keep what is live"));
-            }
-            Reason::RollbackStalled => {
-                ways.push(self.stalled_pods());
-                ways.push(self.out_of_rollback());
-                ways.push(abort("end the rollback and keep what is live"));
-            }
-            Reason::RolledBack | Reason::Undone => {
-                ways.push(edit());
-                if self.refused().is_some() {
-                    ways.push(self.retry());
-                }
-            }
-            Reason::Frozen => {
-                ways.push(abort("go back"));
-                ways.push(edit());
-                ways.push(self.retry());
-            }
-            Reason::ReleaseFailed | Reason::RollbackAborted => {
-                ways.push(edit());
-                ways.push(self.undo());
-                ways.push(self.retry());
-            }
-            Reason::Paused => {
-                ways.push(Some(way("go on", self.command("resume", ""))));
-                ways.push(abort("go back now"));
-            }
-            Reason::WorkloadPaused => {
-                ways.extend(self.paused_workloads());
-                ways.push(abort("go back now"));
-            }
-            Reason::StatusLost => ways.push(self.undo()),
-            Reason::InvalidPlan | Reason::NotAvailableYet => {
-                let edit = format!("edit releaseplan {}", self.name());
-                ways.push(Some(way("correct the plan", self.kubectl(&edit))));
-            }
-            Reason::Deleting => {}
-            Reason::ReconcileError => ways.push(Some(self.doctor())),
-            Reason::TemplateMismatch | Reason::TemplateRefused | Reason::ConfigMapRefused => {
-                ways.push(edit());
-            }
-            Reason::Contended | Reason::Conflict => {
-                ways.push(Some(way(
-                    "take the field or workload out of one of the two",
-                    None,
-                )));
-            }
-            Reason::TargetsMissing => {
-                ways.push(Some(way(
-                    "create them, or correct the names in the plan",
-                    None,
-                )));
-            }
-            Reason::Released
-            | Reason::BaselineTaken
-            | Reason::BaselineUnavailable
-            | Reason::Reverted
-            | Reason::RetryIgnored
-            | Reason::AbortIgnored
-            | Reason::UndoIgnored
-            | Reason::RevisionLost
-            | Reason::SnapshotLost
-            | Reason::ConfigMapMissing
-            | Reason::ConfigMapEdited
-            | Reason::StatusRebuilt
-            | Reason::DeletionFinished => {}
-        }
-        if self.is_paused() && reason != Reason::Paused {
-            ways.push(Some(way("end the pause", self.command("resume", ""))));
-        }
-        ways.into_iter().flatten().collect()
-    }
-
-    fn let_go(&self) -> Option<Way> {
-        if self.stored.spec["deletionPolicy"] == "Keep" {
-            return None;
-        }
-        let text = format!(
-            "patch releaseplan {} --type=merge -p '{{\"spec\":{{\"deletionPolicy\":\"Keep\"}}}}'",
-            self.name()
-        );
-        Some(way("let it go with what is live", self.kubectl(&text)))
-    }
-
-    /// The revision that `retry` takes by itself.
-    fn retry(&self) -> Option<Way> {
-        let revision = retry_of(self.stored)?;
-        let held = self
-            .status
-            .refused
-            .iter()
-            .any(|r| r.revision == revision && r.cause == Cause::Undone);
-        let effect = if held {
-            "release the plan's content after all"
-        } else {
-            "try the same again"
-        };
-        let more = format!("--revision {revision}");
-        Some(way(effect, self.command("retry", &more)))
-    }
-
-    /// The revision that `undo` goes to by itself.
-    pub(super) fn undo(&self) -> Option<Way> {
-        let to = undo_to(self.stored)?;
-        let command = self.command("undo", &format!("--to {to}"));
-        Some(way("go to an earlier revision", command))
-    }
-
-    /// The rollback ends, and an older revision comes back in one write: an
-    /// undo alone would wait for what does not end.
-    fn out_of_rollback(&self) -> Option<Way> {
-        let (older, left) = out_of_rollback(self.status)?;
-        let command = self.kubectl(&annotate(self.name(), older, left));
-        Some(way("go to an older revision instead", command))
-    }
-
-    fn stalled_pods(&self) -> Option<Way> {
-        let waits = |c: &&crate::api::ComponentStatus| c.progress_at.is_some();
-        let component = self.status.components.iter().find(waits)?;
-        let name = component.workload.name.as_deref()?;
-        let text = format!("describe deployment {name}");
-        Some(way("find out why its pods do not run", self.kubectl(&text)))
-    }
-
-    fn paused_workloads(&self) -> Vec<Option<Way>> {
-        let open = self.status.components.iter().filter(|c| {
-            c.state == Some(ComponentState::Updating) && c.updated_replicas < c.replicas
-        });
-        open.filter_map(|c| c.workload.name.as_deref())
-            .map(|name| {
-                let text = format!("rollout resume deployment/{name}");
-                Some(way("go on", self.kubectl(&text)))
-            })
-            .collect()
-    }
 }
 
 #[cfg(test)]
@@ -509,6 +360,69 @@ mod tests {
 
     use super::*;
     use crate::cli::testing::{conditions, noon, with};
+
+    fn verdict(plan: &StoredPlan) -> Verdict {
+        of(&Facts {
+            stored: plan,
+            status: &plan.status.clone().unwrap(),
+            plan: None,
+            now: noon(),
+            caller: &Caller::default(),
+        })
+    }
+
+    /// The plan itself was last edited long before.
+    #[test]
+    fn a_delete_that_was_just_made_is_no_old_edit_that_nobody_saw() {
+        let deleted = |at: &str| {
+            verdict(&with(|plan| {
+                plan["metadata"]["generation"] = json!(8);
+                plan["metadata"]["deletionTimestamp"] = json!(at);
+                plan["metadata"]["managedFields"] = json!([{"manager": "kubectl",
+                    "operation": "Update", "time": "2026-03-01T09:00:00Z"}]);
+            }))
+        };
+        let fresh = deleted("2026-03-01T11:59:58Z");
+        assert_eq!(fresh.health, Health::Working);
+        assert_eq!(
+            fresh.title,
+            "Deleted, and not looked at by the operator yet"
+        );
+        assert!(fresh.ways.is_empty(), "{fresh:?}");
+        let old = deleted("2026-03-01T11:59:00Z");
+        assert_eq!(old.health, Health::Failed);
+        assert!(old.title.contains("the deleted plan"), "{}", old.title);
+        assert_eq!(old.since.unwrap().0.to_string(), "2026-03-01T11:59:00Z");
+    }
+
+    /// Nothing of it was written, so nothing goes back.
+    #[test]
+    fn an_undo_that_has_not_begun_is_dropped_and_not_gone_back_from() {
+        let waits = |applied: &[&str]| {
+            verdict(&with(|plan| {
+                let message = "the undo to shop-aaaa waits: the plan is paused (spec.paused). To go on: kubectl patch relplan shop -n s --type merge -p '{\"spec\":{\"paused\":false}}' ; to drop it: kubectl annotate relplan shop -n s belay.dev/abort=shop-aaaa --overwrite";
+                plan["status"]["conditions"] = conditions("False", "Paused", message);
+                plan["status"]["release"] = json!({
+                    "number": 2, "kind": "Content", "stage": "Settle", "content": "c",
+                    "undo": "shop-aaaa", "startedAt": "2026-03-01T11:59:00.000000Z",
+                    "stageSince": "2026-03-01T11:59:00.000000Z", "applied": applied,
+                });
+            }))
+        };
+        let verdict = waits(&[]);
+        let effects: Vec<&str> = verdict.ways.iter().map(|way| way.effect.as_str()).collect();
+        assert_eq!(effects, ["go on", "drop the undo to shop-aaaa"]);
+        let told = crate::cli::status::said::once(&verdict.message, &verdict.ways);
+        assert_eq!(
+            told,
+            "the undo to shop-aaaa waits: the plan is paused (spec.paused)"
+        );
+        // Without a way that says the same, the operator's words stay whole.
+        let told = crate::cli::status::said::once(&verdict.message, &verdict.ways[..1]);
+        assert!(told.contains("to drop it: kubectl annotate"), "{told}");
+        let begun = waits(&["shop-aaaa"]);
+        assert!(!begun.ways.iter().any(|way| way.effect.contains("drop")));
+    }
 
     #[test]
     fn a_plan_that_is_deleted_takes_no_orders_but_lets_go() {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use kube::Client;
+use serde::Serialize;
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::{Instant, sleep_until},
@@ -62,6 +63,9 @@ pub(super) async fn run(
     let mut noted = BTreeSet::new();
     let mut due = Instant::now();
     let mut changed = true;
+    if let Some(screen) = &mut screen {
+        screen.show(unknown(&feed))?;
+    }
     loop {
         let look = if changed { due } else { due + TICK - PACE };
         tokio::select! {
@@ -79,10 +83,15 @@ pub(super) async fn run(
         if !feed.is_complete() {
             continue;
         }
+        if let Some(status) = feed.over() {
+            drop(screen);
+            let error = kube::Error::Api(Box::new(status.clone()));
+            return Err(CliError::api("watch releaseplans", error));
+        }
         let now = call.clock.now();
         let plans = look_at(&feed, view, caller, now);
-        if let Some(namespace) = place.take().filter(|_| plans.is_empty())
-            && feed.fault().is_none()
+        if feed.is_known()
+            && let Some(namespace) = place.take().filter(|_| plans.is_empty())
         {
             let mut told = Vec::new();
             let asked = {
@@ -115,7 +124,7 @@ pub(super) async fn run(
                 let hint = "without --watch, one plan that is named needs only get";
                 return Err(CliError::refused(text, hint));
             }
-            None if named > 0 && plans.is_empty() => {
+            None if named > 0 && plans.is_empty() && feed.is_known() => {
                 drop(screen);
                 writeln!(call.streams.err, "the plan is gone")?;
                 return Ok(Exit::Done);
@@ -135,7 +144,10 @@ fn look_at(
 ) -> Vec<PlanStatus> {
     let stored = feed.plans();
     if view.table {
-        let lines = stored.iter().map(|plan| tree::summary(plan, now, caller));
+        let lines = stored.iter().map(|plan| {
+            let world = feed.world(super::fetch::namespace_of(plan));
+            tree::line(plan, &world, now, caller)
+        });
         return lines.collect();
     }
     let mut worlds = BTreeMap::new();
@@ -149,13 +161,16 @@ fn look_at(
     trees.collect()
 }
 
-fn lines(
+pub(super) fn lines(
     plans: &[PlanStatus],
     feed: &Feed,
     view: &View,
     now: k8s_openapi::jiff::Timestamp,
     layout: Layout,
 ) -> Vec<Line> {
+    if !feed.is_known() && plans.is_empty() {
+        return unknown(feed);
+    }
     if view.table {
         let mut plans = plans.to_vec();
         list::sort(&mut plans);
@@ -178,6 +193,16 @@ fn lines(
     lines
 }
 
+/// What is shown before the API server has told what there is.
+fn unknown(feed: &Feed) -> Vec<Line> {
+    let text = "Not known yet: waiting for the API server …";
+    let mut lines = vec![Line::of(Tone::Waits, text)];
+    for note in feed.notes() {
+        lines.push(Line::of(Tone::Waits, &format!("! {note}")));
+    }
+    lines
+}
+
 /// Tells beside the answer what is not known; below a plan it is part of the
 /// answer.
 fn note(
@@ -187,13 +212,32 @@ fn note(
     call: &mut Invocation<'_>,
 ) -> Result<(), CliError> {
     let notes: BTreeSet<String> = feed.notes().into_iter().collect();
-    if view.table || view.format.is_some() {
+    if view.table || view.format.is_some() || !feed.is_known() {
         for new in notes.difference(noted) {
             writeln!(call.streams.err, "note: {}", clean(new))?;
         }
     }
     *noted = notes;
     Ok(())
+}
+
+/// A plan that was shown and does not exist any more.
+#[derive(Serialize)]
+struct Gone<'a> {
+    namespace: &'a str,
+    name: &'a str,
+}
+
+/// One of many documents: a line of JSON, or YAML with its separator.
+fn written<T: Serialize>(format: Format, document: &Document<T>) -> Result<String, CliError> {
+    match format {
+        Format::Yaml => serde_saphyr::to_string(document)
+            .map(|text| format!("---\n{text}"))
+            .map_err(|error| CliError::Form(error.to_string())),
+        Format::Json | Format::Name => {
+            serde_json::to_string(document).map_err(|error| CliError::Form(error.to_string()))
+        }
+    }
 }
 
 /// Writes what changed since it was last written.
@@ -215,26 +259,25 @@ fn append(
                 }
             }
             Some(_) if before.as_ref() == Some(plan) => {}
-            Some(Format::Yaml) => {
-                let document = Document::new("PlanStatus", plan);
-                let text = serde_saphyr::to_string(&document);
-                let text = text.map_err(|error| CliError::Form(error.to_string()))?;
-                writeln!(call.streams.out, "---\n{text}")?;
-            }
-            Some(Format::Json | Format::Name) => {
-                let document = Document::new("PlanStatus", plan);
-                let text = serde_json::to_string(&document);
-                let text = text.map_err(|error| CliError::Form(error.to_string()))?;
+            Some(format) => {
+                let text = written(format, &Document::new("PlanStatus", plan))?;
                 writeln!(call.streams.out, "{text}")?;
             }
         }
         known.insert(key, plan.clone());
     }
-    if format.is_none() {
-        for (namespace, name) in gone.keys() {
-            let stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ");
-            writeln!(call.streams.out, "{stamp} {namespace}/{name} is gone")?;
-        }
+    for (namespace, name) in gone.keys() {
+        let text = match format {
+            None => {
+                let stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ");
+                format!("{stamp} {namespace}/{name} is gone")
+            }
+            Some(format) => {
+                let document = Document::new("PlanGone", Gone { namespace, name });
+                written(format, &document)?
+            }
+        };
+        writeln!(call.streams.out, "{text}")?;
     }
     call.streams.out.flush()?;
     Ok(())

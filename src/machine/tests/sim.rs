@@ -384,6 +384,11 @@ impl Sim {
         }
         match outcome {
             Ok(()) => {
+                // Whoever tells of it once the event is gone has the reason alone.
+                for event in &decision.events {
+                    let same = event.warning == event.reason.is_warning();
+                    assert!(same || event.reason == Reason::UndoIgnored, "{event:?}");
+                }
                 self.events.extend(decision.events);
                 self.status = decision.status;
                 self.wake_at = decision

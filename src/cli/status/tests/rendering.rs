@@ -286,6 +286,122 @@ fn the_top_line_and_the_marks_below_agree() {
     assert_eq!(health, Health::Working);
 }
 
+/// Of the same plan two commands must not say two things.
+#[test]
+fn a_line_of_the_list_has_the_verdict_of_the_whole() {
+    let well = || resting(true, "Released", &[("shop/web:2", 2, 2)], false);
+    let mut gone = well();
+    gone.deployments.clear();
+    let short = resting(true, "Released", &[("shop/web:2", 2, 1)], false);
+    let old = [("shop/web:3", 2, 2), ("shop/web:2", 1, 1)];
+    let changing = resting(true, "Released", &old, false);
+    for (cluster, health) in [
+        (well(), Health::Ok),
+        (gone, Health::Failed),
+        (short, Health::Working),
+        (changing, Health::Working),
+    ] {
+        let (line, whole) = (cluster.line(), cluster.status());
+        assert_eq!(line.verdict, whole.verdict);
+        assert_eq!(line.verdict.health, health);
+        assert!(line.components.is_none());
+    }
+    let mut unread = well();
+    unread.deployments.clear();
+    unread.unread.push("deployments are not shown".to_owned());
+    assert_eq!(unread.line().verdict.health, Health::Ok);
+    assert_eq!(unread.line().unread.len(), 1);
+}
+
+/// The numbers that are named are never those of something that is complete.
+#[test]
+fn what_is_incomplete_is_named_as_it_is() {
+    let told = |sets: &[(&str, i32, i32)], change: &dyn Fn(&mut Cluster)| {
+        let mut cluster = resting(true, "Released", sets, false);
+        change(&mut cluster);
+        let verdict = cluster.status().verdict;
+        (verdict.title, verdict.message)
+    };
+    let changing = "Released; workloads are changing at present";
+    let (title, message) = told(&[("shop/web:3", 2, 2), ("shop/web:2", 1, 1)], &|_| {});
+    assert_eq!(title, changing);
+    assert_eq!(
+        message,
+        "deployment/web: 1 pod of an older template still there"
+    );
+    let (title, message) = told(&[("shop/web:3", 2, 2)], &|cluster| {
+        cluster.deployments[0].metadata.generation = Some(9);
+    });
+    assert_eq!(title, changing);
+    assert_eq!(message, "deployment/web: its last edit is not taken up yet");
+    let (title, message) = told(&[("shop/web:3", 2, 1)], &|_| {});
+    assert!(title.contains("not all pods are available"), "{title}");
+    assert_eq!(message, "deployment/web: 1 of 2 pods are available");
+    let broken = resting(
+        true,
+        "Released",
+        &[("shop/web:3", 2, 2), ("shop/web:2", 0, 0)],
+        false,
+    )
+    .pods("web", 2, 1, &crashing());
+    let mut broken = broken;
+    broken.deployments[0].status.replicas = 3;
+    let verdict = broken.status().verdict;
+    assert!(
+        verdict.message.contains("is in trouble (CrashLoopBackOff)"),
+        "{verdict:?}"
+    );
+}
+
+#[test]
+fn a_deployment_that_does_not_exist_is_brought_back_by_no_undo() {
+    let with_history = |exists: bool| {
+        let mut cluster = resting(true, "Released", &[("shop/web:2", 2, 0)], true);
+        let records = super::super::fixtures::stalled().plan.unwrap();
+        let history = records.status.unwrap().history;
+        cluster
+            .plan
+            .as_mut()
+            .unwrap()
+            .status
+            .as_mut()
+            .unwrap()
+            .history = history;
+        if !exists {
+            cluster.deployments.clear();
+        }
+        cluster.status().verdict
+    };
+    let commands = |exists| {
+        let ways = with_history(exists).ways.into_iter();
+        ways.filter_map(|way| way.command).collect::<Vec<_>>()
+    };
+    assert!(commands(true).iter().any(|c| c.contains("undo")));
+    assert!(!commands(false).iter().any(|c| c.contains("undo")));
+}
+
+#[test]
+fn pods_are_selected_by_all_labels_that_the_workloads_have_in_common() {
+    let deployment = |labels: Value| -> super::super::objects::DeploymentView {
+        serde_json::from_value(json!({"spec": {"selector": {"matchLabels": labels}}})).unwrap()
+    };
+    let of = |labels: &[Value]| {
+        let all: Vec<_> = labels.iter().cloned().map(deployment).collect();
+        super::super::tree::common_selector(all.iter())
+    };
+    let cart = json!({"app": "cart", "tier": "front"});
+    let web = json!({"app": "web", "tier": "front", "x": "y"});
+    assert_eq!(
+        of(std::slice::from_ref(&cart)).as_deref(),
+        Some("app in (cart),tier in (front)")
+    );
+    assert_eq!(
+        of(&[web, cart.clone()]).as_deref(),
+        Some("app in (cart,web),tier in (front)")
+    );
+    assert_eq!(of(&[cart, json!({"other": "x"})]), None);
+}
+
 #[test]
 fn what_may_not_be_read_makes_a_plan_no_worse() {
     let mut cluster = resting(true, "Released", &[("web:1", 2, 2)], false);

@@ -1,0 +1,183 @@
+//! What a person can do about a plan, as commands to paste.
+//!
+//! Only what the operator would carry out is offered, and nothing that a plan
+//! on its way out would not take.
+
+use super::{model::Way, verdict::Facts};
+use crate::{
+    api::{Cause, ComponentState, Reason},
+    cli::orders::order::{annotate, keep, out_of_rollback, retry_of, undo_to},
+    plan::{abortable, unbegun},
+};
+
+fn way(effect: &str, command: Option<String>) -> Way {
+    Way {
+        effect: effect.to_owned(),
+        command,
+    }
+}
+
+impl Facts<'_> {
+    /// What a person can do.
+    pub(super) fn ways(&self, reason: Option<Reason>) -> Vec<Way> {
+        let Some(reason) = reason else {
+            return Vec::new();
+        };
+        if self.stored.is_deleting() {
+            // It takes no orders any more.
+            return self.let_go().into_iter().collect();
+        }
+        let abort = |effect: &str| {
+            let current = abortable(self.status)?;
+            // Of one that has not begun nothing goes back.
+            let drop = unbegun(self.status).map(|to| format!("drop the undo to {to}"));
+            Some(way(
+                drop.as_deref().unwrap_or(effect),
+                self.command("abort", &format!("--revision {current}")),
+            ))
+        };
+        let mut ways: Vec<Option<Way>> = Vec::new();
+        let edit = || Some(way("change the content of the plan", None));
+        match reason {
+            Reason::Settling
+            | Reason::ReleaseStarted
+            | Reason::Promoting
+            | Reason::Baking
+            | Reason::Superseded
+            | Reason::RetryRequested
+            | Reason::UndoRequested
+            | Reason::Reasserted => {
+                ways.push(abort("go back now"));
+                ways.push(Some(way("hold it where it is", self.command("pause", ""))));
+            }
+            Reason::RollbackStarted | Reason::RollingBack => {
+                ways.push(abort("end the rollback and keep what is live"));
+            }
+            Reason::RollbackStalled => {
+                ways.push(self.stalled_pods());
+                ways.push(self.out_of_rollback());
+                ways.push(abort("end the rollback and keep what is live"));
+            }
+            Reason::RolledBack | Reason::Undone => {
+                ways.push(edit());
+                if self.refused().is_some() {
+                    ways.push(self.retry());
+                }
+            }
+            Reason::Frozen => {
+                ways.push(abort("go back"));
+                ways.push(edit());
+                ways.push(self.retry());
+            }
+            Reason::ReleaseFailed | Reason::RollbackAborted => {
+                ways.push(edit());
+                ways.push(self.undo());
+                ways.push(self.retry());
+            }
+            Reason::Paused => {
+                ways.push(Some(way("go on", self.command("resume", ""))));
+                ways.push(abort("go back now"));
+            }
+            Reason::WorkloadPaused => {
+                ways.extend(self.paused_workloads());
+                ways.push(abort("go back now"));
+            }
+            Reason::StatusLost => ways.push(self.undo()),
+            Reason::InvalidPlan | Reason::NotAvailableYet => {
+                let edit = format!("edit releaseplan {}", self.name());
+                ways.push(Some(way("correct the plan", self.kubectl(&edit))));
+            }
+            Reason::Deleting => {}
+            Reason::ReconcileError => ways.push(Some(self.doctor())),
+            Reason::TemplateMismatch | Reason::TemplateRefused | Reason::ConfigMapRefused => {
+                ways.push(edit());
+            }
+            Reason::Contended | Reason::Conflict => {
+                ways.push(Some(way(
+                    "take the field or workload out of one of the two",
+                    None,
+                )));
+            }
+            Reason::TargetsMissing => {
+                ways.push(Some(way(
+                    "create them, or correct the names in the plan",
+                    None,
+                )));
+            }
+            Reason::Released
+            | Reason::BaselineTaken
+            | Reason::BaselineUnavailable
+            | Reason::Reverted
+            | Reason::RetryIgnored
+            | Reason::AbortIgnored
+            | Reason::UndoIgnored
+            | Reason::RevisionLost
+            | Reason::SnapshotLost
+            | Reason::ConfigMapMissing
+            | Reason::ConfigMapEdited
+            | Reason::StatusRebuilt
+            | Reason::DeletionFinished => {}
+        }
+        if self.is_paused() && reason != Reason::Paused {
+            ways.push(Some(way("end the pause", self.command("resume", ""))));
+        }
+        ways.into_iter().flatten().collect()
+    }
+
+    fn let_go(&self) -> Option<Way> {
+        let text = keep(self.stored)?;
+        Some(way("let it go with what is live", self.kubectl(&text)))
+    }
+
+    /// The revision that `retry` takes by itself.
+    fn retry(&self) -> Option<Way> {
+        let revision = retry_of(self.stored)?;
+        let held = self
+            .status
+            .refused
+            .iter()
+            .any(|r| r.revision == revision && r.cause == Cause::Undone);
+        let effect = if held {
+            "release the plan's content after all"
+        } else {
+            "try the same again"
+        };
+        let more = format!("--revision {revision}");
+        Some(way(effect, self.command("retry", &more)))
+    }
+
+    /// The revision that `undo` goes to by itself.
+    pub(super) fn undo(&self) -> Option<Way> {
+        let to = undo_to(self.stored)?;
+        let command = self.command("undo", &format!("--to {to}"));
+        Some(way("go to an earlier revision", command))
+    }
+
+    /// The rollback ends, and an older revision comes back in one write: an
+    /// undo alone would wait for what does not end.
+    fn out_of_rollback(&self) -> Option<Way> {
+        let (older, left) = out_of_rollback(self.status)?;
+        let command = self.kubectl(&annotate(self.name(), older, left));
+        Some(way("go to an older revision instead", command))
+    }
+
+    fn stalled_pods(&self) -> Option<Way> {
+        let waits = |c: &&crate::api::ComponentStatus| c.progress_at.is_some();
+        let component = self.status.components.iter().find(waits)?;
+        let name = component.workload.name.as_deref()?;
+        let text = format!("describe deployment {name}");
+        Some(way("find out why its pods do not run", self.kubectl(&text)))
+    }
+
+    fn paused_workloads(&self) -> Vec<Option<Way>> {
+        let open = self.status.components.iter().filter(|c| {
+            c.state == Some(ComponentState::Updating) && c.updated_replicas < c.replicas
+        });
+        open.filter_map(|c| c.workload.name.as_deref())
+            .map(|name| {
+                let text = format!("rollout resume deployment/{name}");
+                Some(way("go on", self.kubectl(&text)))
+            })
+            .collect()
+    }
+}
