@@ -14,6 +14,7 @@ mod access;
 mod age;
 pub mod check;
 mod completion;
+mod deadline;
 pub mod diff;
 mod error;
 mod events;
