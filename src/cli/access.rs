@@ -5,7 +5,7 @@
 
 use std::{io::ErrorKind, path::PathBuf};
 
-use axum::http::{HeaderValue, header::USER_AGENT};
+use axum::http::{HeaderValue, Uri, header::USER_AGENT, uri::Scheme};
 use clap::Args;
 use kube::{
     Client, Config,
@@ -108,6 +108,7 @@ impl Access {
             ));
         }
         let mut config = self.config().await?;
+        config.proxy_url = config.proxy_url.map(with_scheme);
         // People are waiting: an overloaded server is told, not waited out.
         config.default_retry = false;
         config.headers.push((USER_AGENT, AGENT));
@@ -178,6 +179,18 @@ pub(super) fn kubeconfig(path: Option<&PathBuf>) -> Result<Kubeconfig, Kubeconfi
         return Kubeconfig::read();
     }
     merged(&paths)
+}
+
+/// The address of a proxy, which may be a name and a port alone.
+fn with_scheme(url: Uri) -> Uri {
+    let Some(authority) = url.authority().filter(|_| url.scheme().is_none()) else {
+        return url;
+    };
+    let full = Uri::builder()
+        .scheme(Scheme::HTTP)
+        .authority(authority.clone())
+        .path_and_query("/");
+    full.build().unwrap_or(url)
 }
 
 /// Several kubeconfigs as one, without those that do not exist.
@@ -437,5 +450,17 @@ mod tests {
         assert!(fault.contains("cannot read the kubeconfig"), "{fault}");
         assert!(fault.contains("gone"), "{fault}");
         assert!(results[4].is_err(), "{results:?}");
+    }
+
+    #[test]
+    fn a_proxy_without_a_scheme_is_an_http_proxy() {
+        for (given, taken) in [
+            ("proxy:3128", "http://proxy:3128/"),
+            ("proxy.example.com", "http://proxy.example.com/"),
+            ("http://proxy:3128", "http://proxy:3128/"),
+            ("socks5://proxy:1080", "socks5://proxy:1080/"),
+        ] {
+            assert_eq!(with_scheme(given.parse().unwrap()).to_string(), taken);
+        }
     }
 }

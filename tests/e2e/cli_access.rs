@@ -12,7 +12,7 @@ use std::{
 };
 
 use axum::{
-    Json, Router,
+    Router,
     body::Body,
     http::{Method, Request, Response, StatusCode},
     response::IntoResponse as _,
@@ -180,7 +180,7 @@ async fn a_server_that_says_nothing_ends_a_wait_in_time() {
         let list = json!({"apiVersion": "belay.dev/v1alpha1", "kind": "ReleasePlanList",
             "metadata": {"resourceVersion": "1"}, "items": []});
         let listed = request.uri().path().ends_with("/releaseplans");
-        listed.then(|| Json(list).into_response())
+        listed.then(|| answered(StatusCode::OK, &list))
     })
     .await;
     let said = file
@@ -207,6 +207,11 @@ async fn served(name: &str, answer: fn(&Request<Body>) -> Option<Response<Body>>
     File::of_server(name, &format!("http://{address}"))
 }
 
+fn answered(code: StatusCode, content: &Value) -> Response<Body> {
+    let json = [("content-type", "application/json")];
+    (code, json, content.to_string()).into_response()
+}
+
 /// A status of another version is no empty one: what is not told from it must not
 /// be told at all.
 #[tokio::test]
@@ -227,7 +232,7 @@ async fn a_status_that_cannot_be_read_is_not_taken_for_an_empty_one() {
         } else {
             list(json!([]))
         };
-        Some(Json(answer).into_response())
+        Some(answered(StatusCode::OK, &answer))
     })
     .await;
     let fault = "error: this version cannot read the status of releaseplan/shop: ";
@@ -274,20 +279,23 @@ async fn a_missing_installation_is_told_from_a_missing_plan() {
             "message": "the server could not find the requested resource",
             "details": {"group": "belay.dev", "kind": "releaseplans"}, "code": 404,
         });
-        Some((StatusCode::NOT_FOUND, Json(status)).into_response())
+        Some(answered(StatusCode::NOT_FOUND, &status))
     })
     .await;
     let plan = served("absent", |request| {
         let name = request.uri().path().rsplit('/').next().unwrap_or_default();
         if request.method() != Method::GET || name == "s" {
-            return Some(Json(json!({"metadata": {"name": "s"}})).into_response());
+            return Some(answered(
+                StatusCode::OK,
+                &json!({"metadata": {"name": "s"}}),
+            ));
         }
         let status = json!({
             "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound",
             "message": format!("releaseplans.belay.dev {name:?} not found"),
             "details": {"group": "belay.dev", "kind": "releaseplans", "name": name}, "code": 404,
         });
-        Some((StatusCode::NOT_FOUND, Json(status)).into_response())
+        Some(answered(StatusCode::NOT_FOUND, &status))
     })
     .await;
     for verb in ["status", "wait", "abort", "pause", "history"] {
