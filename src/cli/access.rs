@@ -5,7 +5,7 @@
 
 use std::{io::ErrorKind, path::PathBuf};
 
-use axum::http::{HeaderValue, Uri, header::USER_AGENT, uri::Scheme};
+use axum::http::{HeaderValue, header::USER_AGENT};
 use clap::Args;
 use kube::{
     Client, Config,
@@ -13,7 +13,7 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-use super::{COMMON, CliError, deadline::DeadlineLayer, names, terminal::Color};
+use super::{COMMON, CliError, deadline::DeadlineLayer, names, proxy::proxy, terminal::Color};
 
 /// The name under which the API server's audit log has these calls.
 const AGENT: HeaderValue =
@@ -108,7 +108,6 @@ impl Access {
             ));
         }
         let mut config = self.config().await?;
-        config.proxy_url = config.proxy_url.map(with_scheme);
         // People are waiting: an overloaded server is told, not waited out.
         config.default_retry = false;
         config.headers.push((USER_AGENT, AGENT));
@@ -149,18 +148,21 @@ impl Access {
             context: self.context.clone().filter(|name| !name.is_empty()),
             ..KubeConfigOptions::default()
         };
+        let named = proxy_of(&file, options.context.as_ref());
         let contexts: Vec<String> = file.contexts.iter().map(|c| c.name.clone()).collect();
-        Config::from_custom_kubeconfig(file, &options)
-            .await
-            .map_err(|error| CliError::NoCluster {
-                reason: told(&error),
-                contexts: match error {
-                    KubeconfigError::CurrentContextNotSet | KubeconfigError::LoadContext(_) => {
-                        contexts
-                    }
-                    _ => Vec::new(),
-                },
-            })
+        let config = Config::from_custom_kubeconfig(file, &options).await;
+        let mut config = config.map_err(|error| CliError::NoCluster {
+            reason: told(&error),
+            contexts: match error {
+                KubeconfigError::CurrentContextNotSet | KubeconfigError::LoadContext(_) => contexts,
+                _ => Vec::new(),
+            },
+        })?;
+        // The client compares the exceptions with the proxy instead of the server.
+        let variable = |name: &str| std::env::var(name).ok();
+        config.proxy_url = proxy(named.as_deref(), &config.cluster_url, variable)
+            .map_err(|error| no_cluster(format!("the address of the proxy: {error}")))?;
+        Ok(config)
     }
 }
 
@@ -181,16 +183,15 @@ pub(super) fn kubeconfig(path: Option<&PathBuf>) -> Result<Kubeconfig, Kubeconfi
     merged(&paths)
 }
 
-/// The address of a proxy, which may be a name and a port alone.
-fn with_scheme(url: Uri) -> Uri {
-    let Some(authority) = url.authority().filter(|_| url.scheme().is_none()) else {
-        return url;
-    };
-    let full = Uri::builder()
-        .scheme(Scheme::HTTP)
-        .authority(authority.clone())
-        .path_and_query("/");
-    full.build().unwrap_or(url)
+/// The proxy that a kubeconfig names for the cluster of a context.
+fn proxy_of(file: &Kubeconfig, context: Option<&String>) -> Option<String> {
+    let name = context.or(file.current_context.as_ref())?;
+    let mut contexts = file.contexts.iter();
+    let context = contexts.find(|context| context.name == *name)?;
+    let cluster = &context.context.as_ref()?.cluster;
+    let mut clusters = file.clusters.iter();
+    let cluster = clusters.find(|named| named.name == *cluster)?;
+    cluster.cluster.as_ref()?.proxy_url.clone()
 }
 
 /// Several kubeconfigs as one, without those that do not exist.
@@ -450,17 +451,5 @@ mod tests {
         assert!(fault.contains("cannot read the kubeconfig"), "{fault}");
         assert!(fault.contains("gone"), "{fault}");
         assert!(results[4].is_err(), "{results:?}");
-    }
-
-    #[test]
-    fn a_proxy_without_a_scheme_is_an_http_proxy() {
-        for (given, taken) in [
-            ("proxy:3128", "http://proxy:3128/"),
-            ("proxy.example.com", "http://proxy.example.com/"),
-            ("http://proxy:3128", "http://proxy:3128/"),
-            ("socks5://proxy:1080", "socks5://proxy:1080/"),
-        ] {
-            assert_eq!(with_scheme(given.parse().unwrap()).to_string(), taken);
-        }
     }
 }

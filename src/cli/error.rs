@@ -171,7 +171,7 @@ impl CliError {
                 }
             }),
             Self::Api { source, .. } => match &**source {
-                kube::Error::Api(status) if status.is_not_found() => {
+                kube::Error::Api(status) if status.code == 404 => {
                     Some("is Belay installed in this cluster?".into())
                 }
                 kube::Error::Api(status) if status.is_conflict() => {

@@ -27,6 +27,7 @@ mod names;
 mod orders;
 mod output;
 mod program;
+mod proxy;
 pub mod status;
 mod table;
 mod target;

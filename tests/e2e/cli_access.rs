@@ -69,7 +69,7 @@ impl Drop for File {
     }
 }
 
-/// A proxy that passes connections on, and counts them.
+/// A proxy that passes connections on to this machine, and counts them.
 async fn proxy() -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -85,8 +85,9 @@ async fn proxy() -> (String, Arc<AtomicUsize>) {
                 }
                 let head = String::from_utf8_lossy(&head);
                 let to = head.strip_prefix("CONNECT ");
-                let to = to.and_then(|rest| rest.split(' ').next());
-                let mut server = TcpStream::connect(to.unwrap_or_default()).await?;
+                let port = to.and_then(|rest| rest.split([':', ' ']).nth(1));
+                let port = port.and_then(|port| port.parse().ok()).unwrap_or_default();
+                let mut server = TcpStream::connect(("127.0.0.1", port)).await?;
                 count.fetch_add(1, Ordering::Relaxed);
                 client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
                 copy_bidirectional(&mut client, &mut server).await
@@ -114,28 +115,38 @@ async fn a_proxy_is_used_where_one_is_named() {
         end(child.unwrap(), None).await
     };
     let status = ["status", "shop"];
+    // As it is set all over a company.
+    let company = [("HTTPS_PROXY", "http://proxy.invalid:3128")];
+    let inside = [company[0], ("NO_PROXY", "127.0.0.1")];
     let own = scene.cluster.kubeconfig();
-    // As it is set all over a company, with an exception for what is inside.
-    let outside = [
-        ("HTTPS_PROXY", "http://proxy.invalid:3128"),
-        ("NO_PROXY", "127.0.0.1"),
-    ];
-    run(own, &outside, &status).await.exits(0);
-    run(own, &outside[..1], &status).await.exits(2);
+    for variables in [&company[..], &inside] {
+        run(own, variables, &status).await.exits(0);
+    }
 
     let (url, passed) = proxy().await;
-    let by_variable = [("HTTPS_PROXY", url.as_str()), ("NO_PROXY", "")];
-    run(own, &by_variable, &status).await.exits(0);
-    let before = passed.swap(0, Ordering::Relaxed);
-    assert!(before > 0);
     let text = std::fs::read_to_string(own).unwrap();
-    let mut content: Value = serde_saphyr::from_str(&text).unwrap();
-    content["clusters"][0]["cluster"]["proxy-url"] = json!(url);
-    let proxied = File::new("proxied", &content);
-    run(&proxied.0, &[], &["wait", "shop", "--timeout", "60s"])
-        .await
-        .exits(0);
-    assert!(passed.load(Ordering::Relaxed) > 0);
+    let content: Value = serde_saphyr::from_str(&text).unwrap();
+    let mut named = content.clone();
+    named["clusters"][0]["cluster"]["proxy-url"] = json!(url);
+    let named = File::new("proxied", &named);
+    let wait = ["wait", "shop", "--timeout", "60s"];
+    run(&named.0, &[("NO_PROXY", "*")], &wait).await.exits(0);
+    assert!(passed.swap(0, Ordering::Relaxed) > 0);
+
+    // A server that only the proxy knows.
+    let mut far = content;
+    let cluster = &mut far["clusters"][0]["cluster"];
+    let port = cluster["server"].as_str().unwrap().rsplit(':').next();
+    let server = format!("https://kubernetes.invalid:{}", port.unwrap());
+    cluster["server"] = json!(server);
+    cluster["tls-server-name"] = json!("127.0.0.1");
+    let far = File::new("far", &far);
+    let by_variable = [("HTTPS_PROXY", url.as_str()), ("NO_PROXY", "127.0.0.1")];
+    run(&far.0, &by_variable, &status).await.exits(0);
+    assert!(passed.swap(0, Ordering::Relaxed) > 0);
+    let excepted = [by_variable[0], ("NO_PROXY", ".invalid")];
+    run(&far.0, &excepted, &status).await.exits(2);
+    assert_eq!(passed.load(Ordering::Relaxed), 0);
 }
 
 /// Whoever gives a wait two seconds has an answer after two, and the last line.
