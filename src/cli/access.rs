@@ -159,7 +159,7 @@ impl Access {
             },
         })?;
         // The client compares the exceptions with the proxy instead of the server.
-        let variable = |name: &str| std::env::var(name).ok();
+        let variable = |name: &str| std::env::var_os(name)?.into_string().ok();
         config.proxy_url = proxy(named.as_deref(), &config.cluster_url, variable)
             .map_err(|error| no_cluster(format!("the address of the proxy: {error}")))?;
         Ok(config)

@@ -362,7 +362,10 @@ mod tests {
         };
         for targets in [&["deploy/web"][..], &["shop"]] {
             for rests in [Rests::All, Rests::Stopped] {
-                assert_eq!(unlike("Updated", targets, &[web.clone()], rests), 0);
+                assert_eq!(
+                    unlike("Updated", targets, std::slice::from_ref(&web), rests),
+                    0
+                );
                 assert_eq!(unlike("Updated", targets, &[], rests), 1);
             }
             // The operator has seen that, and said what it means.
