@@ -3,20 +3,26 @@
 //!
 //! Makes a client and nothing else: no discovery, no call of its own.
 
-use std::path::PathBuf;
+use std::{io::ErrorKind, path::PathBuf};
 
 use axum::http::{HeaderValue, header::USER_AGENT};
 use clap::Args;
 use kube::{
     Client, Config,
+    client::ClientBuilder,
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 
-use super::{COMMON, CliError, names, terminal::Color};
+use super::{COMMON, CliError, deadline::DeadlineLayer, names, proxy::proxy, terminal::Color};
 
 /// The name under which the API server's audit log has these calls.
 const AGENT: HeaderValue =
     HeaderValue::from_static(concat!("belay-cli/", env!("CARGO_PKG_VERSION")));
+
+/// The variable that names kubeconfigs.
+const KUBECONFIG: &str = "KUBECONFIG";
+/// The namespace where none is named.
+const DEFAULT: &str = "default";
 
 /// Flags of every command.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
@@ -112,25 +118,23 @@ impl Access {
         // As kubectl takes an empty one, which a variable that is not set makes.
         let named = self.namespace.clone().filter(|name| !name.is_empty());
         let chosen = named.is_some();
-        let namespace = named.unwrap_or_else(|| config.default_namespace.clone());
+        let of_context = Some(config.default_namespace.clone()).filter(|name| !name.is_empty());
+        let namespace = named.or(of_context).unwrap_or_else(|| DEFAULT.to_owned());
         names::namespace(&namespace).map_err(|fault| {
             no_cluster(format!("namespace {namespace:?} of the context: {fault}"))
         })?;
-        let client = Client::try_from(config).map_err(no_cluster)?;
+        let client = ClientBuilder::try_from(config).map_err(no_cluster)?;
         Ok(Session {
-            client,
+            client: client.with_layer(&DeadlineLayer).build(),
             namespace,
             chosen,
+            unreadable: false,
             access: self.clone(),
         })
     }
 
     async fn config(&self) -> Result<Config, CliError> {
-        let read = match &self.kubeconfig {
-            Some(path) => Kubeconfig::read_from(path),
-            None => Kubeconfig::read(),
-        };
-        let file = match read {
+        let file = match kubeconfig(self.kubeconfig.as_ref()) {
             Ok(file) => file,
             Err(error) => {
                 let in_pod = (self.kubeconfig.is_none() && self.context.is_none())
@@ -144,19 +148,75 @@ impl Access {
             context: self.context.clone().filter(|name| !name.is_empty()),
             ..KubeConfigOptions::default()
         };
+        let named = proxy_of(&file, options.context.as_ref());
         let contexts: Vec<String> = file.contexts.iter().map(|c| c.name.clone()).collect();
-        Config::from_custom_kubeconfig(file, &options)
-            .await
-            .map_err(|error| CliError::NoCluster {
-                reason: told(&error),
-                contexts: match error {
-                    KubeconfigError::CurrentContextNotSet | KubeconfigError::LoadContext(_) => {
-                        contexts
-                    }
-                    _ => Vec::new(),
-                },
-            })
+        let config = Config::from_custom_kubeconfig(file, &options).await;
+        let mut config = config.map_err(|error| CliError::NoCluster {
+            reason: told(&error),
+            contexts: match error {
+                KubeconfigError::CurrentContextNotSet | KubeconfigError::LoadContext(_) => contexts,
+                _ => Vec::new(),
+            },
+        })?;
+        // The client compares the exceptions with the proxy instead of the server.
+        let variable = |name: &str| std::env::var_os(name)?.into_string().ok();
+        config.proxy_url = proxy(named.as_deref(), &config.cluster_url, variable)
+            .map_err(|error| no_cluster(format!("the address of the proxy: {error}")))?;
+        Ok(config)
     }
+}
+
+/// The kubeconfig of a file, or else the one that kubectl finds.
+///
+/// # Errors
+/// There is none, or it cannot be read.
+pub(super) fn kubeconfig(path: Option<&PathBuf>) -> Result<Kubeconfig, KubeconfigError> {
+    if let Some(path) = path {
+        return Kubeconfig::read_from(path);
+    }
+    let paths = std::env::var_os(KUBECONFIG).unwrap_or_default();
+    let paths = std::env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty());
+    let paths: Vec<PathBuf> = paths.collect();
+    if paths.is_empty() {
+        return Kubeconfig::read();
+    }
+    merged(&paths)
+}
+
+/// The proxy that a kubeconfig names for the cluster of a context.
+fn proxy_of(file: &Kubeconfig, context: Option<&String>) -> Option<String> {
+    let name = context.or(file.current_context.as_ref())?;
+    let mut contexts = file.contexts.iter();
+    let context = contexts.find(|context| context.name == *name)?;
+    let cluster = &context.context.as_ref()?.cluster;
+    let mut clusters = file.clusters.iter();
+    let cluster = clusters.find(|named| named.name == *cluster)?;
+    cluster.cluster.as_ref()?.proxy_url.clone()
+}
+
+/// Several kubeconfigs as one, without those that do not exist.
+fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, KubeconfigError> {
+    let mut all: Option<Kubeconfig> = None;
+    let mut missing = None;
+    for path in paths {
+        let mut next = match Kubeconfig::read_from(path) {
+            Ok(next) => next,
+            Err(KubeconfigError::ReadConfig(error, path))
+                if error.kind() == ErrorKind::NotFound =>
+            {
+                missing.get_or_insert(KubeconfigError::ReadConfig(error, path));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        // An empty one is none: that of the next file counts.
+        next.current_context = next.current_context.filter(|name| !name.is_empty());
+        all = Some(match all {
+            Some(all) => all.merge(next)?,
+            None => next,
+        });
+    }
+    all.ok_or_else(|| missing.unwrap_or(KubeconfigError::FindPath))
 }
 
 /// A word as a POSIX shell reads it.
@@ -215,6 +275,20 @@ pub struct Session {
     pub chosen: bool,
     /// The flags that led here.
     pub access: Access,
+    /// Whether plans are looked for whose status cannot be read, too.
+    pub unreadable: bool,
+}
+
+impl Session {
+    /// The same for commands that do not build on the status of plans, or say
+    /// themselves that it cannot be read.
+    #[must_use]
+    pub fn with_unreadable(self) -> Self {
+        Self {
+            unreadable: true,
+            ..self
+        }
+    }
 }
 
 #[cfg(test)]
@@ -319,5 +393,63 @@ mod tests {
         };
         let error = access.connect().await.err().unwrap();
         assert!(error.to_string().contains("--as-group"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_namespace_is_default_where_the_context_has_an_empty_one() {
+        let path = std::env::temp_dir().join(format!("belay-empty-{}", std::process::id()));
+        let text = "{apiVersion: v1, kind: Config, current-context: test,
+            clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}],
+            contexts: [{name: test, context: {cluster: c, user: u, namespace: ''}}]}";
+        std::fs::write(&path, text).unwrap();
+        let access = Access {
+            kubeconfig: Some(path.clone()),
+            ..Access::default()
+        };
+        let session = access.connect().await;
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(session.ok().unwrap().namespace, "default");
+    }
+
+    #[test]
+    fn kubeconfigs_that_do_not_exist_are_passed_over_while_one_does() {
+        let dir = std::env::temp_dir().join(format!("belay-merged-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let file = |name: &str, context: &str| {
+            let path = dir.join(name);
+            let text = format!(
+                "{{apiVersion: v1, kind: Config, current-context: '{context}',
+                 contexts: [{{name: {name}, context: {{cluster: c}}}}]}}"
+            );
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let (a, b, gone) = (file("a", ""), file("b", "b"), dir.join("gone"));
+        let odd = dir.join("odd");
+        std::fs::write(&odd, "a: [").unwrap();
+        let read = |paths: &[&PathBuf]| {
+            merged(&paths.iter().copied().cloned().collect::<Vec<_>>())
+                .map(|file| {
+                    let names = file.contexts.into_iter().map(|context| context.name);
+                    (names.collect::<Vec<_>>().join(" "), file.current_context)
+                })
+                .map_err(|error| told(&error))
+        };
+        let b_alone = Ok(("b".to_owned(), Some("b".to_owned())));
+        let results = [
+            read(&[&gone, &b]),
+            read(&[&b, &gone]),
+            read(&[&a, &gone, &b]),
+            read(&[&gone, &gone]),
+            read(&[&odd, &b]),
+        ];
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(results[0], b_alone);
+        assert_eq!(results[1], b_alone);
+        assert_eq!(results[2], Ok(("a b".to_owned(), Some("b".to_owned()))));
+        let fault = results[3].clone().unwrap_err();
+        assert!(fault.contains("cannot read the kubeconfig"), "{fault}");
+        assert!(fault.contains("gone"), "{fault}");
+        assert!(results[4].is_err(), "{results:?}");
     }
 }

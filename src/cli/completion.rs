@@ -18,10 +18,11 @@ use clap_complete::{
     env::Shells,
 };
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{Api, api::ListParams, config::Kubeconfig};
+use kube::{Api, api::ListParams};
 
 use super::{
-    Access, CliError, Exit, Invocation, Kind, OnePlan, Program, Session, Target, clean, find,
+    Access, CliError, Exit, Invocation, Kind, OnePlan, Program, Session, Target,
+    access::kubeconfig, clean, find,
 };
 use crate::{
     api::{ReleasePlanStatus, StoredPlan},
@@ -192,10 +193,8 @@ pub(super) fn namespaces() -> ArgValueCandidates {
 /// Offers the contexts of the kubeconfig.
 pub(super) fn contexts() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
-        let read = match Line::typed().and_then(|line| line.access.kubeconfig) {
-            Some(path) => Kubeconfig::read_from(path),
-            None => Kubeconfig::read(),
-        };
+        let named = Line::typed().and_then(|line| line.access.kubeconfig);
+        let read = kubeconfig(named.as_ref());
         let contexts = read.map(|file| file.contexts).unwrap_or_default();
         let names = contexts.into_iter().map(|context| context.name);
         names.map(CompletionCandidate::new).collect()

@@ -8,7 +8,7 @@ use std::{io, path::PathBuf};
 
 use kube::core::Status;
 
-use super::{Exit, status::Caller};
+use super::{Exit, deadline::Silent, status::Caller};
 
 /// Why a command ends without having done its work.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +54,15 @@ pub enum CliError {
         message: String,
         /// What can be done.
         hint: Option<String>,
+    },
+    /// The status of a plan is none that this version can read, so that nothing
+    /// it says can be told.
+    #[error("this version cannot read the status of {what}: {reason}")]
+    Unreadable {
+        /// The plan.
+        what: String,
+        /// What is wrong with it.
+        reason: String,
     },
     /// An admission webhook said no, in these words.
     #[error("{doing}: {message}")]
@@ -168,7 +177,7 @@ impl CliError {
                 }
             }),
             Self::Api { source, .. } => match &**source {
-                kube::Error::Api(status) if status.is_not_found() => {
+                kube::Error::Api(status) if status.code == 404 => {
                     Some("is Belay installed in this cluster?".into())
                 }
                 kube::Error::Api(status) if status.is_conflict() => {
@@ -184,6 +193,9 @@ impl CliError {
                     Some(format!("does the API server answer? try: {ready}"))
                 }
             },
+            Self::Unreadable { .. } => {
+                Some(format!("take the version of this command that the operator has: {}", caller.about("check")))
+            }
             Self::File { .. } | Self::Denied { .. } | Self::Output(_) | Self::Form(_) => None,
         }
     }
@@ -197,6 +209,13 @@ impl CliError {
 
 /// What the client says, without the debugging output of an answer.
 fn said(error: &kube::Error) -> String {
+    let mut below: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = below {
+        if let Some(silent) = error.downcast_ref::<Silent>() {
+            return silent.to_string();
+        }
+        below = error.source();
+    }
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
         error => error.to_string(),

@@ -1,5 +1,5 @@
-//! Finds plans in the cluster: one by its name with nothing but `get`, several
-//! by one paged list. Judges nothing about them.
+//! Finds plans in the cluster: a few by their names with nothing but `get`, more
+//! by one paged list. Judges nothing about them but whether they can be read.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource,
     api::ListParams,
-    core::{NamespaceResourceScope, ObjectList},
+    core::{NamespaceResourceScope, ObjectList, Status},
 };
 use serde::de::DeserializeOwned;
 
@@ -22,6 +22,8 @@ use crate::{
 
 /// Objects of one page of a list.
 const PAGE: u32 = 500;
+/// Most plans that are read one by one, which needs no right to list.
+const FEW: usize = 8;
 
 impl Session {
     /// The plan that is meant.
@@ -45,32 +47,54 @@ impl Session {
             ));
         }
         let targets = some.targets().await?;
-        if let [target] = targets.as_slice() {
-            return Ok(vec![self.plan_of(target).await?]);
-        }
         if targets.is_empty() {
             let namespace = (!some.all_namespaces).then_some(self.namespace.as_str());
-            return self.list(namespace, some.selector.as_deref()).await;
+            let plans = self.list(namespace, some.selector.as_deref()).await?;
+            return plans.into_iter().map(|plan| self.usable(plan)).collect();
         }
+        let singly = targets.len() == 1
+            || targets.len() <= FEW && targets.iter().all(|target| target.kind == Kind::Plan);
         let mut plans: Vec<StoredPlan> = Vec::new();
         let mut listed: Vec<(String, Vec<StoredPlan>)> = Vec::new();
         for target in &targets {
-            let namespace = self.namespace_of(target)?;
-            if !listed.iter().any(|(name, _)| name == namespace) {
-                let all = self.list(Some(namespace), None).await?;
-                listed.push((namespace.to_owned(), all));
-            }
-            let all = listed.iter().find(|(name, _)| name == namespace);
-            let all = all.map(|(_, all)| all.as_slice()).unwrap_or_default();
-            let plan = match pick(target, namespace, all, &self.access) {
-                Ok(plan) => plan,
-                Err(error) => return Err(self.why_missing(error, namespace).await),
+            let plan = if singly {
+                self.plan_of(target).await?
+            } else {
+                self.listed(target, &mut listed).await?
             };
             if !plans.iter().any(|p| p.metadata.uid == plan.metadata.uid) {
-                plans.push(plan.clone());
+                plans.push(plan);
             }
         }
         Ok(plans)
+    }
+
+    /// The plan of a target, out of all of its namespace, which are kept.
+    async fn listed(
+        &self,
+        target: &Target,
+        listed: &mut Vec<(String, Vec<StoredPlan>)>,
+    ) -> Result<StoredPlan, CliError> {
+        let namespace = self.namespace_of(target)?;
+        if !listed.iter().any(|(name, _)| name == namespace) {
+            let all = self.list(Some(namespace), None).await?;
+            listed.push((namespace.to_owned(), all));
+        }
+        let all = listed.iter().find(|(name, _)| name == namespace);
+        let all = all.map(|(_, all)| all.as_slice()).unwrap_or_default();
+        match pick(target, namespace, all, &self.access) {
+            Ok(plan) => self.usable(plan.clone()),
+            Err(error) => Err(self.why_missing(error, namespace).await),
+        }
+    }
+
+    /// A plan, if its status can be read or nobody builds on it.
+    fn usable(&self, plan: StoredPlan) -> Result<StoredPlan, CliError> {
+        if self.unreadable {
+            return Ok(plan);
+        }
+        readable(&plan)?;
+        Ok(plan)
     }
 
     /// The plan that a target is, or is held by.
@@ -82,14 +106,14 @@ impl Session {
         if target.kind == Kind::Deployment {
             let all = self.list(Some(namespace), None).await?;
             return match pick(target, namespace, &all, &self.access) {
-                Ok(plan) => Ok(plan.clone()),
+                Ok(plan) => self.usable(plan.clone()),
                 Err(error) => Err(self.why_missing(error, namespace).await),
             };
         }
         let api = Api::<StoredPlan>::namespaced(self.client.clone(), namespace);
-        match api.get_opt(&target.name).await {
-            Ok(Some(plan)) => Ok(plan),
-            Ok(None) => {
+        match api.get(&target.name).await {
+            Ok(plan) => self.usable(plan),
+            Err(kube::Error::Api(status)) if is_absent(&status, &target.name) => {
                 let error = missing(target, namespace, &self.access);
                 Err(self.why_missing(error, namespace).await)
             }
@@ -178,6 +202,28 @@ impl Session {
         });
         Ok(plans)
     }
+}
+
+/// Whether an answer says that an object of this name is not there; without a
+/// name it says that there is no such kind of objects.
+fn is_absent(status: &Status, name: &str) -> bool {
+    let details = status.details.as_ref();
+    status.is_not_found() && details.is_some_and(|details| details.name == name)
+}
+
+/// Takes a status that cannot be read for what it is, and not for an empty one.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn readable(plan: &StoredPlan) -> Result<(), CliError> {
+    let Some(fault) = &plan.status_fault else {
+        return Ok(());
+    };
+    let name = plan.metadata.name.as_deref().unwrap_or_default();
+    Err(CliError::Unreadable {
+        what: format!("releaseplan/{name}"),
+        reason: fault.clone(),
+    })
 }
 
 /// Tells what can be told where no plan was found in a namespace: an error if
@@ -352,5 +398,21 @@ mod tests {
             error,
             "a plan that holds deployment/web not found in namespace s"
         );
+    }
+
+    #[test]
+    fn a_kind_that_is_not_there_is_told_from_an_object() {
+        let of = |name: &str| -> Status {
+            serde_json::from_value(json!({
+                "code": 404, "reason": "NotFound", "status": "Failure",
+                "message": "the server could not find the requested resource",
+                "details": {"group": "belay.dev", "kind": "releaseplans", "name": name},
+            }))
+            .unwrap()
+        };
+        assert!(is_absent(&of("shop"), "shop"));
+        assert!(!is_absent(&of(""), "shop"));
+        let bare: Status = serde_json::from_value(json!({"code": 404})).unwrap();
+        assert!(!is_absent(&bare, "shop"));
     }
 }

@@ -214,22 +214,27 @@ fn parse(text: &str) -> Result<Vec<Target>, String> {
 /// The objects in a manifest, also those in lists.
 ///
 /// # Errors
-/// It is no YAML.
+/// It is no YAML, or has lists in lists without end.
 pub(super) fn objects(text: &str) -> Result<Vec<Value>, String> {
     let mut objects: Vec<Value> =
         serde_saphyr::from_multiple(text).map_err(|error| error.to_string())?;
+    let is_list = |value: &Value| value["items"].is_array();
     for _ in 0..MAX_LISTS {
-        let is_list = |value: &Value| value["items"].is_array();
         if !objects.iter().any(is_list) {
-            break;
+            return Ok(objects);
         }
-        let flat = objects.into_iter().flat_map(|mut object| {
-            let items = object["items"].as_array_mut().map(std::mem::take);
-            items.unwrap_or_else(|| vec![object])
-        });
-        objects = flat.collect();
+        objects = objects.into_iter().flat_map(items).collect();
+    }
+    if objects.iter().any(is_list) {
+        return Err(format!("lists stand in lists more than {MAX_LISTS} deep"));
     }
     Ok(objects)
+}
+
+/// What is in a list; of anything else, itself.
+fn items(mut object: Value) -> Vec<Value> {
+    let items = object.get_mut("items").and_then(Value::as_array_mut);
+    items.map(std::mem::take).unwrap_or_else(|| vec![object])
 }
 
 fn object(value: &Value) -> Option<Result<Target, String>> {
@@ -320,5 +325,47 @@ metadata: {name: shop, namespace: s, annotations: {belay.dev/release-generation:
         for nothing in ["", "kind: Service", "a: [", "42"] {
             assert!(parse(nothing).is_err(), "{nothing}");
         }
+    }
+
+    /// Whatever stands beside a list, or in it.
+    #[test]
+    fn a_manifest_is_read_or_refused_whatever_is_in_it() {
+        let odd = [
+            "hello",
+            "42",
+            "null",
+            "true",
+            "[a, b]",
+            "[]",
+            "{}",
+            "items: x",
+            "{kind: List, items: }",
+            "{kind: List, items: {a: b}}",
+        ];
+        let plan = "{apiVersion: belay.dev/v1alpha1, kind: ReleasePlan, metadata: {name: shop}}";
+        for value in odd {
+            for text in [
+                format!("kind: List\nitems: []\n---\n{value}\n---\n{plan}"),
+                format!("kind: List\nitems:\n- {value}\n- {{kind: List, items: [{plan}]}}"),
+            ] {
+                assert_eq!(parse(&text).map(|found| found.len()), Ok(1), "{text}");
+            }
+        }
+        // What is no list stays as it was.
+        let texts = [r#"{"kind": "List", "items": []}"#, r#"{"kind": "Service"}"#];
+        let found = objects(&texts.join("\n---\n")).unwrap();
+        assert_eq!(found, [serde_json::json!({"kind": "Service"})]);
+    }
+
+    #[test]
+    fn lists_that_are_too_deep_are_refused_and_not_passed_over() {
+        let plan = r#"{"apiVersion": "belay.dev/v1alpha1", "kind": "ReleasePlan", "metadata": {"name": "a"}}"#;
+        let deep = |lists: usize| {
+            let list = r#"{"kind": "List", "items": ["#.repeat(lists);
+            format!("{list}{plan}{}", "]}".repeat(lists))
+        };
+        assert_eq!(parse(&deep(MAX_LISTS)).map(|found| found.len()), Ok(1));
+        let fault = parse(&deep(MAX_LISTS + 1)).unwrap_err();
+        assert!(fault.contains("more than 8 deep"), "{fault}");
     }
 }

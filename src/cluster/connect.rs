@@ -83,8 +83,8 @@ impl Connector {
     /// A client for requests.
     ///
     /// # Errors
-    /// If `config` has headers that are none, or a proxy, which only HTTP/1.1
-    /// clients can be made for, if at all.
+    /// If `config` has headers that are none, or a proxy that cannot be used. By
+    /// way of a proxy there is HTTP/1.1 alone.
     pub fn client(&self) -> Result<Client, ConnectError> {
         self.make(Some(UNUSED))
     }

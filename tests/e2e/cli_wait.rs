@@ -1,6 +1,7 @@
 //! `belay wait`: how a release ended, by exit code, and never an older result.
 
 use belay::api::{Phase, Reason};
+use belay_testenv::AuditFilter;
 
 use crate::{
     cli::{allow, belay, belay_stdin, command, end, start},
@@ -276,16 +277,85 @@ async fn wait_tells_that_an_order_was_dropped() {
     scene
         .plan_until("shop", "3 is under way", |s| s.target_revision.is_some())
         .await;
+    // To whoever waits already, or waits for content, it is somebody else's.
+    let wait = ["wait", "shop", "--timeout", "90s"];
+    let before = begun(start(&scene, &wait)).await;
     belay(&scene, &["undo", "shop", "--to", &first])
         .await
         .exits(0);
-    let waiting = begun(start(&scene, &["wait", "shop", "--timeout", "90s"])).await;
-    let waiting = tokio::spawn(end(waiting, None));
+    let waiting = begun(start(&scene, &wait)).await;
+    let bound = [&wait[..], &["--generation", "1"]].concat();
+    let bound = begun(start(&scene, &bound)).await;
+    let [before, waiting, bound] = [before, waiting, bound].map(|c| tokio::spawn(end(c, None)));
     image("4").await;
+    for other in [before, bound] {
+        let said = other.await.unwrap().exits(0);
+        assert!(said.last().starts_with("result=Released "), "{said:#?}");
+    }
     let said = waiting.await.unwrap().exits(2);
     assert!(said.last().starts_with("result=Ignored "), "{said:#?}");
     assert!(said.last().contains(" reason=UndoIgnored "), "{said:#?}");
     assert!(said.stderr.contains("newer content came"), "{said:#?}");
+}
+
+/// However many there are, each namespace is watched and its Deployments are
+/// listed for all of its plans together.
+#[tokio::test]
+async fn wait_for_several_plans_shares_what_it_reads() {
+    let scene = Scene::new("cli-wait-shared").await;
+    let names = ["a", "b", "c"];
+    let agent = |call: &belay_testenv::AuditEntry| {
+        call.user_agent.starts_with("belay-cli/") && call.uri.contains("/cli-wait-shared/")
+    };
+    for name in names {
+        scene.deployment(name, "shop/web:1", 1).await;
+        scene.apply(&following(name, &[name], "")).await;
+        scene.ready(name).await;
+    }
+    let set = async |tag: &str| {
+        for name in names {
+            let image = format!("app=shop/web:{tag}");
+            let set = ["set", "image", &format!("deploy/{name}"), &image];
+            scene.kubectl(&set).await;
+        }
+    };
+    set("2-slow").await;
+    let said = belay(&scene, &["wait", "a", "b", "c", "--timeout", "90s"])
+        .await
+        .exits(0);
+    assert_eq!(said.stdout.lines().count(), 3, "{said:#?}");
+    for name in names {
+        assert_eq!(scene.image(name).await, "shop/web:2-slow");
+    }
+    let calls = scene.audited(AuditFilter::new().user("admin")).await;
+    let count = |what: &dyn Fn(&str) -> bool| {
+        let ours = calls.iter().filter(|call| agent(call));
+        ours.filter(|call| what(&call.uri)).count()
+    };
+    // Each watch begins with a list.
+    let lists = count(&|uri| uri.contains("/releaseplans?"));
+    assert_eq!(lists, 1, "{calls:#?}");
+    assert!(count(&|uri| uri.ends_with("/deployments") || uri.contains("/deployments?")) > 0);
+    let singly = count(&|uri| uri.contains("/deployments/"));
+    assert_eq!(singly, 0, "{calls:#?}");
+
+    // One that is deleted ends its own wait alone.
+    set("3-slow").await;
+    for name in names {
+        scene.phase(name, Phase::RollingOut).await;
+    }
+    let child = start(&scene, &["wait", "a", "b", "c", "--timeout", "90s"]);
+    let waiting = tokio::spawn(end(begun_as(child, "a: ").await, None));
+    scene.kubectl(&["delete", "relplan", "b"]).await;
+    let said = waiting.await.unwrap().exits(1);
+    let results: Vec<&str> = said.stdout.lines().collect();
+    assert_eq!(results.len(), 3, "{said:#?}");
+    for (result, expected) in results.iter().zip(["Released", "Deleted", "Released"]) {
+        assert!(
+            result.starts_with(&format!("result={expected} ")),
+            "{said:#?}"
+        );
+    }
 }
 
 #[tokio::test]
@@ -318,13 +388,17 @@ async fn wait_is_interrupted_while_nothing_comes_from_standard_input() {
 }
 
 /// The command once it has read the plan and told where it is.
-async fn begun(mut waiting: std::process::Child) -> std::process::Child {
+async fn begun(waiting: std::process::Child) -> std::process::Child {
+    begun_as(waiting, "shop: ").await
+}
+
+async fn begun_as(mut waiting: std::process::Child, start: &'static str) -> std::process::Child {
     use std::io::{BufRead as _, BufReader};
     let reading = tokio::task::spawn_blocking(move || {
         let mut told = BufReader::new(waiting.stderr.take().unwrap());
         let mut line = String::new();
         told.read_line(&mut line).unwrap();
-        assert!(line.starts_with("shop: "), "{line:?}");
+        assert!(line.starts_with(start), "{line:?}");
         waiting.stderr = Some(told.into_inner());
         waiting
     });
@@ -368,6 +442,10 @@ async fn wait_tells_what_cannot_be_waited_for() {
     allow(&scene, "ann", "get").await;
     let look = ["wait", "shop", "--as", "ann", "--timeout", "0"];
     belay(&scene, &look).await.exits(0);
+    scene.apply(&following("other", &["web"], "")).await;
+    let two = [&look[..], &["plan/other"]].concat();
+    let said = belay(&scene, &two).await.exits(124);
+    assert!(said.last().contains("/other "), "{said:#?}");
     scene
         .apply(&plan("shop", &[("cart", "shop/cart:2-unready")], ""))
         .await;

@@ -15,6 +15,7 @@
 
 mod admission;
 mod cli;
+mod cli_access;
 mod cli_config;
 mod cli_lists;
 mod cli_orders;

@@ -40,7 +40,7 @@ pub struct ExplainArgs {
 /// # Errors
 /// It cannot be read, or the answer cannot be written.
 pub async fn run(args: &ExplainArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
-    let session = call.connect().await?;
+    let session = call.connect().await?.with_unreadable();
     let caller = Caller::of(call);
     let target = args.plan.target().await?;
     let namespace = session.namespace_of(&target)?.to_owned();

@@ -157,7 +157,9 @@ async fn give(
     args: &OrderArgs,
     call: &mut Invocation<'_>,
 ) -> Result<Exit, CliError> {
-    let session = call.connect().await?;
+    let mut session = call.connect().await?;
+    // A pause is a matter of the spec alone.
+    session.unreadable = matches!(verb, Verb::Pause | Verb::Resume);
     let plan = session.plan(&args.plan).await?;
     let name = plan.metadata.name.clone().unwrap_or_default();
     let namespace = plan.metadata.namespace.clone().unwrap_or_default();

@@ -99,7 +99,7 @@ impl StatusArgs {
 /// # Errors
 /// They cannot be read, or the answer cannot be written.
 pub async fn run(args: &StatusArgs, call: &mut Invocation<'_>) -> Result<Exit, CliError> {
-    let session = call.connect().await?;
+    let session = call.connect().await?.with_unreadable();
     let caller = Caller::of(call);
     let named = !args.plans.targets.is_empty() || !args.plans.files.is_empty();
     if args.watch && args.output.output == Some(Format::Name) {

@@ -6,28 +6,25 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
-use kube::{
-    Api,
-    api::{ApiResource, DynamicObject, ListParams},
+use k8s_openapi::{
+    api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp,
 };
+use kube::api::DynamicObject;
 
 use super::{
     is,
+    reads::Reads,
     verdict::{Outcome, State},
 };
 use crate::{
-    api::{ConfigMapStatus, Reason, StoredPlan},
-    cli::{CliError, Kind, Session, Target, list_all},
+    api::{ComponentState, ConfigMapStatus, Reason, StoredPlan},
+    cli::{CliError, Kind, Target, status::verdict::last_edit},
     config_maps::{Contents, MAX_BYTES},
     fields::canon,
 };
 
 /// Time between two looks while the operator has not seen a change.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
-/// Reads at a time.
-const AT_ONCE: usize = 8;
 
 /// Whether a plan's word is about what is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +34,9 @@ pub(super) enum Word {
     /// It is about what was live before.
     Older,
     /// The operator either has not seen what is live, or need not judge it:
-    /// where a release stopped, not every change of what is live is news.
-    Unsure,
+    /// where a release stopped, not every change of what is live is news. With
+    /// the time of that change, if it is known.
+    Unsure(Option<Timestamp>),
 }
 
 /// What an outcome rests on beside the plan.
@@ -134,91 +132,114 @@ impl Live {
         &self,
         plan: &StoredPlan,
         state: &State,
-        session: &Session,
+        reads: &mut Reads<'_>,
     ) -> Result<Word, CliError> {
         let rests = Rests::of(state);
-        let is_current = match rests {
-            Rests::Nothing => true,
-            Rests::Contents => self.contents(plan, session, rests).await?,
-            Rests::All | Rests::Stopped => {
-                self.templates(plan, session, rests).await?
-                    && self.contents(plan, session, rests).await?
-            }
-        };
-        Ok(match (is_current, rests) {
-            (true, _) => Word::Current,
-            (false, Rests::All) => Word::Older,
-            (false, _) => Word::Unsure,
+        let mut unlike = Vec::new();
+        if matches!(rests, Rests::All | Rests::Stopped) {
+            unlike = self.templates(plan, reads, rests).await?;
+        }
+        if rests != Rests::Nothing && (unlike.is_empty() || rests == Rests::Stopped) {
+            unlike.extend(self.contents(plan, reads, rests).await?);
+        }
+        Ok(match rests {
+            _ if unlike.is_empty() => Word::Current,
+            Rests::All => Word::Older,
+            Rests::Stopped | Rests::Contents | Rests::Nothing => Word::Unsure(newest(&unlike)),
         })
     }
 
-    /// Whether the live templates are those that were judged.
+    /// The Deployments whose live templates are not those that were judged, by
+    /// the times of their last changes.
     async fn templates(
         &self,
         plan: &StoredPlan,
-        session: &Session,
+        reads: &mut Reads<'_>,
         rests: Rests,
-    ) -> Result<bool, CliError> {
+    ) -> Result<Vec<Option<Timestamp>>, CliError> {
         let skipped = |name: &&String| rests == Rests::Stopped && self.with_contents.contains(name);
         let names = self.named.iter().chain(&self.followed);
         let names: Vec<&String> = names.filter(|name| !skipped(name)).collect();
         if names.is_empty() {
-            return Ok(true);
+            return Ok(Vec::new());
         }
         let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
-        let live = match read(session, namespace, &names).await {
-            Ok(live) => live,
+        match reads.deployments(namespace, &names).await {
+            Ok(live) => Ok(self.unlike(plan, &names, &live, rests)),
             // Who may only see plans takes the plan's word for it.
             Err(kube::Error::Api(status)) if status.is_forbidden() && self.named.is_empty() => {
-                return Ok(true);
+                Ok(Vec::new())
             }
-            Err(error) => return Err(CliError::api("read the plan's deployments", error)),
-        };
-        let judged = judged(plan);
-        let is_current = |object: &DynamicObject| {
-            let digest = canon::digest(&object.data["spec"]["template"]);
-            let name = object.metadata.name.as_deref().unwrap_or_default();
-            match judged.get(name) {
-                Some(judged) => *judged == digest,
-                // Where nothing is to be judged, nothing need be recorded.
-                None => rests == Rests::Stopped,
-            }
-        };
-        let mut ours = live.iter().filter(|object| {
-            let name = object.metadata.name.as_ref();
-            name.is_some_and(|name| names.contains(&name))
-        });
-        Ok(ours.all(is_current))
+            Err(error) => Err(CliError::api("read the plan's deployments", error)),
+        }
     }
 
-    /// Whether the contents of the tracked ConfigMaps are those that the
-    /// operator saw.
+    /// Those of the Deployments of these names that are not as they were judged.
+    fn unlike(
+        &self,
+        plan: &StoredPlan,
+        names: &[&String],
+        live: &[DynamicObject],
+        rests: Rests,
+    ) -> Vec<Option<Timestamp>> {
+        let (judged, missing) = (judged(plan), missing(plan));
+        let is_current = |name: &str, object: Option<&DynamicObject>| match object {
+            Some(object) => match judged.get(name) {
+                Some(judged) => *judged == canon::digest(&object.data["spec"]["template"]),
+                // Where nothing is to be judged, nothing need be recorded.
+                None => rests == Rests::Stopped,
+            },
+            // Nothing is released to what is not there.
+            None if rests == Rests::All && self.named.iter().any(|named| named == name) => false,
+            None => missing.contains(&name),
+        };
+        let found = |name: &str| {
+            let mut live = live.iter();
+            live.find(|object| object.metadata.name.as_deref() == Some(name))
+        };
+        let all = names.iter().map(|name| (name, found(name)));
+        let unlike = all.filter(|(name, object)| !is_current(name, *object));
+        unlike
+            .map(|(_, object)| changed(&object?.metadata))
+            .collect()
+    }
+
+    /// The tracked ConfigMaps whose contents are not those that the operator saw,
+    /// by the times of their last changes.
     async fn contents(
         &self,
         plan: &StoredPlan,
-        session: &Session,
+        reads: &mut Reads<'_>,
         rests: Rests,
-    ) -> Result<bool, CliError> {
+    ) -> Result<Vec<Option<Timestamp>>, CliError> {
         let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
-        let api = Api::<ConfigMap>::namespaced(session.client.clone(), namespace);
-        let reads = self.config_maps.iter().map(|name| {
-            let api = api.clone();
-            async move { Ok::<_, kube::Error>((name, api.get_opt(name).await?)) }
-        });
-        let read: Result<Vec<_>, _> = stream::iter(reads).buffered(AT_ONCE).try_collect().await;
-        let read = match read {
+        let read = match reads.config_maps(namespace, &self.config_maps).await {
             Ok(read) => read,
             // As for Deployments.
-            Err(kube::Error::Api(status)) if status.is_forbidden() => return Ok(true),
+            Err(kube::Error::Api(status)) if status.is_forbidden() => return Ok(Vec::new()),
             Err(error) => return Err(CliError::api("read the plan's configmaps", error)),
         };
         let seen = plan.status.iter().flat_map(|status| &status.config_maps);
         let seen: Vec<&ConfigMapStatus> = seen.collect();
-        Ok(read.iter().all(|(name, object)| {
-            let seen = seen.iter().find(|seen| seen.name == **name);
-            is_seen(seen.copied(), object.as_ref(), rests)
-        }))
+        let unlike = read.iter().filter(|(name, object)| {
+            let seen = seen.iter().find(|seen| seen.name == *name);
+            !is_seen(seen.copied(), object.as_ref(), rests)
+        });
+        Ok(unlike
+            .map(|(_, object)| changed(&object.as_ref()?.metadata))
+            .collect())
     }
+}
+
+/// When an object was changed last, if that is known.
+fn changed(meta: &ObjectMeta) -> Option<Timestamp> {
+    last_edit(meta).map(|at| at.0)
+}
+
+/// The last of several changes; none unless all are known.
+fn newest(changes: &[Option<Timestamp>]) -> Option<Timestamp> {
+    let known: Option<Vec<Timestamp>> = changes.iter().copied().collect();
+    known?.into_iter().max()
 }
 
 /// Whether a ConfigMap is as the operator saw it.
@@ -235,26 +256,19 @@ fn is_seen(seen: Option<&ConfigMapStatus>, live: Option<&ConfigMap>, rests: Rest
     }
 }
 
-/// The Deployments of these names, and maybe others.
-async fn read(
-    session: &Session,
-    namespace: &str,
-    names: &[&String],
-) -> Result<Vec<DynamicObject>, kube::Error> {
-    let resource = ApiResource::erase::<Deployment>(&());
-    let api = Api::<DynamicObject>::namespaced_with(session.client.clone(), namespace, &resource);
-    match names {
-        [name] => Ok(api.get_opt(name).await?.into_iter().collect()),
-        _ => list_all(&api, ListParams::default()).await,
-    }
-}
-
 /// Digests of the live templates that the plan's word is about, by workload.
 fn judged(plan: &StoredPlan) -> HashMap<&str, &str> {
     let components = plan.status.iter().flat_map(|status| &status.components);
     components
         .filter_map(|c| Some((c.workload.name.as_deref()?, c.live_digest.as_deref()?)))
         .collect()
+}
+
+/// Workloads of which the operator has seen that they are not there.
+fn missing(plan: &StoredPlan) -> Vec<&str> {
+    let components = plan.status.iter().flat_map(|status| &status.components);
+    let missing = components.filter(|c| c.state == Some(ComponentState::Missing));
+    missing.filter_map(|c| c.workload.name.as_deref()).collect()
 }
 
 #[cfg(test)]
@@ -321,5 +335,51 @@ mod tests {
         assert_eq!(of(Outcome::Held, "Frozen"), Rests::Stopped);
         assert_eq!(of(Outcome::Held, "Paused"), Rests::Contents);
         assert_eq!(of(Outcome::Superseded, "Superseded"), Rests::Nothing);
+    }
+
+    /// Neither one that somebody misspelt into the plan, nor one that was deleted.
+    #[test]
+    fn nothing_is_released_to_a_deployment_that_is_not_there() {
+        let template = json!({"spec": {"containers": [{"name": "app", "image": "web:1"}]}});
+        let web: DynamicObject = serde_json::from_value(json!({
+            "metadata": {"name": "web"}, "spec": {"template": template.clone()},
+        }))
+        .unwrap();
+        let plan = |state: &str| {
+            with(|plan| {
+                plan["status"]["components"] = json!([{
+                    "name": "web", "workload": {"kind": "Deployment", "name": "web"},
+                    "state": state, "liveDigest": canon::digest(&template),
+                }]);
+            })
+        };
+        let name = "web".to_owned();
+        let unlike = |state: &str, targets: &[&str], live: &[DynamicObject], rests| {
+            let plan = plan(state);
+            let targets: Vec<Target> = targets.iter().map(|t| t.parse().unwrap()).collect();
+            let of = Live::of(&plan, &targets, "s");
+            of.unlike(&plan, &[&name], live, rests).len()
+        };
+        for targets in [&["deploy/web"][..], &["shop"]] {
+            for rests in [Rests::All, Rests::Stopped] {
+                assert_eq!(
+                    unlike("Updated", targets, std::slice::from_ref(&web), rests),
+                    0
+                );
+                assert_eq!(unlike("Updated", targets, &[], rests), 1);
+            }
+            // The operator has seen that, and said what it means.
+            assert_eq!(unlike("Missing", targets, &[], Rests::Stopped), 0);
+        }
+        assert_eq!(unlike("Missing", &["deploy/web"], &[], Rests::All), 1);
+        assert_eq!(unlike("Missing", &["shop"], &[], Rests::All), 0);
+    }
+
+    #[test]
+    fn a_change_is_as_old_as_the_last_of_what_is_unlike() {
+        let at = |text: &str| Some(text.parse::<Timestamp>().unwrap());
+        let (a, b) = (at("2026-03-01T11:00:00Z"), at("2026-03-01T12:00:00Z"));
+        assert_eq!(newest(&[a, b]), b);
+        assert_eq!(newest(&[a, None]), None);
     }
 }

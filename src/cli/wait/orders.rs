@@ -14,39 +14,48 @@ use crate::{
 /// Decisions tell their time in whole seconds.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
-/// The orders that were seen on a plan since somebody waits, by annotation and
+/// The orders that are part of what somebody waits for, by annotation and
 /// revision, with the time after which a decision is about them.
 #[derive(Debug, Default)]
 pub(super) struct Orders(Vec<(&'static str, String, Option<Timestamp>)>);
 
 impl Orders {
-    /// Takes in the orders that stand on a plan. Tells the decision that dropped
-    /// one of all those seen, if there is one.
-    pub(super) fn dropped<'a>(&mut self, plan: &'a StoredPlan) -> Option<&'a DecisionEntry> {
-        let decisions = plan.status.as_ref().map(|status| &status.decisions);
-        let decisions = decisions.map_or(&[][..], Vec::as_slice);
+    /// The orders that stand on a plan when the wait begins; what is given later
+    /// is somebody else's matter, and so is what was meant for content before
+    /// that of release generation `asked`.
+    pub(super) fn on(plan: &StoredPlan, asked: Option<i64>) -> Self {
         let stamps = Stamps::read(plan.annotation(ORDERED_BY));
-        for order in ORDERS {
-            let Some(revision) = plan.annotation(order) else {
-                continue;
-            };
-            if self.0.iter().any(|(o, r, _)| *o == order && r == revision) {
-                continue;
+        let orders = ORDERS.into_iter().filter_map(|order| {
+            let revision = plan.annotation(order)?;
+            let stamp = stamps.of(order, revision);
+            let meant = stamp.and_then(|stamp| stamp.generation);
+            if meant.is_some_and(|meant| Some(meant) < asked) {
+                return None;
             }
             // Where no webhook saw it, what was decided before was about another.
-            let stamp = stamps.of(order, revision).map(|stamp| stamp.at);
-            let last = decisions.last().map(|decision| decision.at.0);
-            let since = stamp.or_else(|| last.map(|at| at + SECOND));
-            self.0.push((order, revision.to_owned(), since));
-        }
-        decisions.iter().find(|decision| {
-            let mut seen = self.0.iter();
-            seen.any(|(order, revision, since)| {
+            let last = decisions(plan).last().map(|decision| decision.at.0);
+            let since = stamp.map(|stamp| stamp.at);
+            let since = since.or_else(|| last.map(|at| at + SECOND));
+            Some((order, revision.to_owned(), since))
+        });
+        Self(orders.collect())
+    }
+
+    /// The decision that dropped one of these orders, if there is one.
+    pub(super) fn dropped<'a>(&self, plan: &'a StoredPlan) -> Option<&'a DecisionEntry> {
+        decisions(plan).iter().find(|decision| {
+            let mut orders = self.0.iter();
+            orders.any(|(order, revision, since)| {
                 since.is_none_or(|since| decision.at.0 >= since)
                     && is_about(decision, order, revision)
             })
         })
     }
+}
+
+fn decisions(plan: &StoredPlan) -> &[DecisionEntry] {
+    let decisions = plan.status.as_ref().map(|status| &status.decisions);
+    decisions.map_or(&[], Vec::as_slice)
 }
 
 /// Whether a decision drops this order.
@@ -108,27 +117,47 @@ mod tests {
         // The annotation goes after the decision, or, to whoever sees it late,
         // before.
         for late in [None, Some("shop-1")] {
-            let mut orders = Orders::default();
+            let orders = Orders::on(&plan(Some("shop-1"), &[BEFORE]), Some(4));
             assert_eq!(orders.dropped(&plan(Some("shop-1"), &[BEFORE])), None);
             assert_eq!(orders.dropped(&plan(late, &[BEFORE])), None);
             let told = plan(late, &[BEFORE, NOW]);
             assert_eq!(orders.dropped(&told).unwrap().message, NOW.2);
         }
         let told = plan(Some("shop-1"), &[BEFORE, NOW]);
-        assert_eq!(Orders::default().dropped(&told).unwrap().message, NOW.2);
+        let orders = Orders::on(&told, Some(4));
+        assert_eq!(orders.dropped(&told).unwrap().message, NOW.2);
     }
 
     #[test]
     fn an_order_that_was_carried_out_is_not_told() {
-        let mut orders = Orders::default();
-        assert_eq!(orders.dropped(&plan(Some("shop-1"), &[BEFORE])), None);
+        let orders = Orders::on(&plan(Some("shop-1"), &[BEFORE]), Some(4));
         let other = (NOW.0, NOW.1, "belay.dev/undo names shop-11: x");
         assert_eq!(orders.dropped(&plan(None, &[BEFORE, other])), None);
     }
 
     #[test]
     fn what_was_dropped_before_somebody_waited_is_not_told() {
-        assert_eq!(Orders::default().dropped(&plan(None, &[NOW])), None);
+        let told = plan(None, &[NOW]);
+        assert_eq!(Orders::on(&told, Some(4)).dropped(&told), None);
+    }
+
+    /// Somebody's order on content that was there before must not fail a pipeline
+    /// that has applied its own.
+    #[test]
+    fn an_order_that_was_meant_for_older_content_is_not_waited_for() {
+        let of = |meant: Option<i64>| {
+            let mut told = plan(Some("shop-1"), &[NOW]);
+            let annotations = told.metadata.annotations.as_mut().unwrap();
+            let stamp = json!([{
+                "order": "undo", "revision": "shop-1", "user": "jane",
+                "at": "2027-01-01T00:00:03Z", "generation": meant,
+            }]);
+            annotations.insert(ORDERED_BY.to_owned(), stamp.to_string());
+            Orders::on(&told, Some(4)).dropped(&told).is_some()
+        };
+        assert!(!of(Some(3)));
+        assert!(of(Some(4)));
+        assert!(of(None));
     }
 
     #[test]
@@ -136,7 +165,7 @@ mod tests {
         let mut bare = plan(Some("shop-1"), &[BEFORE]);
         let annotations = bare.metadata.annotations.as_mut().unwrap();
         annotations.remove(ORDERED_BY);
-        let mut orders = Orders::default();
+        let orders = Orders::on(&bare, Some(4));
         assert_eq!(orders.dropped(&bare), None);
         let told = plan(None, &[BEFORE, NOW]);
         assert_eq!(orders.dropped(&told).unwrap().message, NOW.2);

@@ -3,10 +3,16 @@ use std::str::FromStr as _;
 use serde_json::json;
 
 use super::{
-    super::testing::{conditions, rolled_back, with},
+    live::Live,
+    told::exit,
+    verdict::{Outcome, generation, judge, of_deployments},
+    waited::passes,
     *,
 };
-use crate::api::Reason;
+use crate::{
+    api::Reason,
+    cli::testing::{conditions, noon, rolled_back, with},
+};
 
 fn outcome(plan: &StoredPlan, asked: Option<i64>) -> Option<Outcome> {
     judge(plan, asked).outcome
@@ -78,6 +84,97 @@ fn a_rollback_names_the_revision_that_was_refused_and_the_one_that_is_back() {
     assert_eq!(state.stable.as_deref(), Some("shop-bbbb"));
 }
 
+/// Of the revisions that are refused, the last one need not be the one.
+#[test]
+fn the_revision_is_that_of_the_content_that_holds_the_plan() {
+    let older = |plan: &mut serde_json::Value| {
+        rolled_back(plan);
+        let refused = plan["status"]["refused"].as_array_mut().unwrap();
+        let mut other = refused[0].clone();
+        other["revision"] = json!("shop-dddd");
+        refused.push(other);
+    };
+    let state = judge(&with(older), Some(5));
+    assert_eq!(state.revision.as_deref(), Some("shop-cccc"));
+
+    let refused = with(|plan| {
+        older(plan);
+        plan["status"]["conditions"] = conditions("False", "TemplateRefused", "no such field");
+    });
+    let state = judge(&refused, Some(5));
+    assert_eq!(state.outcome, Some(Outcome::Refused));
+    assert_eq!(state.revision, None);
+
+    let newer = with(|plan| {
+        older(plan);
+        plan["metadata"]["annotations"]["belay.dev/release-generation"] = json!("6");
+        plan["metadata"]["generation"] = json!(9);
+    });
+    let state = judge(&newer, Some(4));
+    assert_eq!(state.outcome, Some(Outcome::Superseded));
+    assert_eq!(state.revision, None);
+    assert_eq!(state.stable.as_deref(), Some("shop-bbbb"));
+    // What was asked for went back, and then left the plan.
+    let state = judge(&newer, Some(5));
+    assert_eq!(state.outcome, Some(Outcome::RolledBack));
+    assert_eq!(state.revision.as_deref(), Some("shop-cccc"));
+}
+
+/// Only a person ends such a state, whatever order waits for its end.
+#[test]
+fn an_order_that_waits_does_not_hide_what_a_person_has_to_do() {
+    let of = |order: &str, reason: Reason, message: &str| {
+        let plan = with(|plan| {
+            plan["metadata"]["annotations"][order] = json!("shop-aaaa");
+            plan["status"]["conditions"] = conditions("False", reason.as_str(), message);
+        });
+        outcome(&plan, Some(4))
+    };
+    let told = "x; meanwhile, undo to shop-aaaa, asked for by jane, waits until it is valid";
+    let (undo, retry) = ("belay.dev/undo", "belay.dev/retry");
+    for (reason, expected) in [
+        (Reason::InvalidPlan, Outcome::Refused),
+        (Reason::Conflict, Outcome::Held),
+        (Reason::RollbackStalled, Outcome::Held),
+    ] {
+        assert_eq!(of(undo, reason, told), Some(expected), "{reason}");
+        let two = "x; meanwhile, undo to shop-z waits; retry of shop-aaaa waits for y";
+        assert_eq!(of(retry, reason, two), Some(expected), "{reason}");
+        // Not this order, or not seen yet.
+        assert_eq!(of(retry, reason, told), None, "{reason}");
+        assert_eq!(of("belay.dev/abort", reason, told), None, "{reason}");
+        for other in ["x", "x; meanwhile, undo to shop-aaaa1 waits"] {
+            assert_eq!(of(undo, reason, other), None, "{reason}: {other}");
+        }
+    }
+    assert_eq!(of(undo, Reason::RolledBack, told), None);
+    assert_eq!(of(undo, Reason::Promoting, told), None);
+}
+
+#[test]
+fn what_holds_older_content_is_not_told_of_a_generation_that_is_to_come() {
+    let of = |asked: i64, reason: Reason, paused: bool| {
+        let plan = with(|plan| {
+            plan["spec"]["paused"] = json!(paused);
+            plan["metadata"]["annotations"]["belay.dev/release-generation"] = json!("5");
+            plan["status"]["conditions"] = conditions("False", reason.as_str(), "web failed");
+        });
+        judge(&plan, Some(asked))
+    };
+    for reason in [Reason::Frozen, Reason::Paused, Reason::InvalidPlan] {
+        assert_eq!(of(6, reason, false).outcome, None, "{reason}");
+    }
+    for reason in [Reason::Paused, Reason::InvalidPlan] {
+        assert!(of(5, reason, false).outcome.is_some(), "{reason}");
+    }
+    // Newer content leaves it by itself, unless the plan is paused.
+    assert_eq!(of(5, Reason::Frozen, false).outcome, None);
+    let state = of(5, Reason::Frozen, true);
+    assert_eq!(state.outcome, Some(Outcome::Held));
+    assert_eq!(state.reason, "Paused");
+    assert!(!state.message.contains("web failed"), "{state:?}");
+}
+
 /// No reason may leave a pipeline hanging that only a person can help, nor end
 /// one that goes on by itself.
 #[test]
@@ -111,24 +208,7 @@ fn every_reason_that_stalls_a_plan_ends_the_wait() {
 
 #[test]
 fn exit_codes_follow_what_was_waited_for() {
-    let waited = |outcome: Option<Outcome>| Waited {
-        namespace: "s".into(),
-        name: "shop".into(),
-        uid: None,
-        asked: Some(4),
-        bound: false,
-        live: Live::of(&with(|_| {}), &[], "s"),
-        unsure: None,
-        orders: Orders::default(),
-        edited: None,
-        over: outcome.is_some(),
-        told: String::new(),
-        state: State {
-            outcome,
-            ..judge(&with(|_| {}), Some(4))
-        },
-    };
-    let code = |outcome, goal| exit(&waited(outcome), goal).code();
+    let code = |outcome, goal| exit(outcome, goal).code();
     assert_eq!(code(None, For::Released), 124);
     assert_eq!(code(Some(Outcome::Released), For::Released), 0);
     assert_eq!(code(Some(Outcome::RolledBack), For::Released), 1);
@@ -251,22 +331,8 @@ fn only_errors_that_may_pass_are_waited_out() {
 fn a_timeout_tells_apart_a_slow_release_and_an_operator_that_is_away() {
     let told = |change: &dyn Fn(&mut serde_json::Value), timeout: u64| {
         let plan = with(change);
-        let mut waited = Waited {
-            namespace: "s".into(),
-            name: "shop".into(),
-            uid: plan.metadata.uid.clone(),
-            asked: Some(4),
-            bound: false,
-            live: Live::of(&plan, &[], "s"),
-            unsure: None,
-            orders: Orders::default(),
-            edited: last_edit(&plan.metadata),
-            over: false,
-            told: String::new(),
-            state: judge(&plan, Some(4)),
-        };
-        let now = crate::cli::testing::noon();
-        waited.late(Duration::from_secs(timeout), now, &Caller::default());
+        let mut waited = Waited::new(plan, &[], "s", (None, false), None);
+        waited.late(Duration::from_secs(timeout), noon(), &Caller::default());
         format!("{}: {}", waited.state.reason, waited.state.message)
     };
     let edited = |time: &'static str| {

@@ -13,13 +13,19 @@ use crate::{
         ABORT, ConditionType, RELEASE_GENERATION, RETRY, Reason, ReleaseKind, ReleasePlanStatus,
         ReleaseRecord, ReleaseResult, StoredPlan, UNDO,
     },
-    plan::current,
+    machine::{holding, scope},
+    plan::{Plan, as_seen, current},
 };
 
 /// The reason while the operator has not looked at what was changed.
 pub(super) const UNSEEN: &str = "Unseen";
 /// The same in words.
 pub(super) const NOT_YET: &str = "the operator has not looked at it yet";
+
+/// The reason where the API server said nothing of the plan in time.
+pub(super) const UNANSWERED: &str = "Unanswered";
+/// What stands in the operator's message before what orders wait for.
+const WAITING: &str = "; meanwhile, ";
 
 /// How what was asked for ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -75,12 +81,12 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
     let status = plan.status.as_ref().unwrap_or(&empty);
     let mut conditions = status.conditions.iter();
     let ready = conditions.find(|c| c.type_ == ConditionType::Ready.as_str());
-    let state = |outcome, reason: &str, message: &str| State {
+    let state = |outcome: Option<Outcome>, reason: &str, message: &str| State {
         outcome,
         reason: reason.to_owned(),
         message: message.to_owned(),
         step: status.step.clone(),
-        revision: about(status, ready.map(|ready| ready.reason.as_str())),
+        revision: about(plan, status, outcome),
         stable: status.stable_revision.clone(),
     };
     if plan.is_deleting() {
@@ -94,7 +100,7 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
     if newer {
         // What the plan says may still be about what was asked for.
         let of_asked = judged && status.observed_release_generation == asked;
-        let outcome = of_asked.then(|| outcome(ready, judged)).flatten();
+        let outcome = of_asked.then(|| outcome(plan, ready, judged)).flatten();
         let text = "newer content took the place of what was asked for";
         return match outcome {
             Some(outcome) => state(Some(outcome), &ready.reason, &ready.message),
@@ -104,11 +110,27 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
     if status.observed_generation < plan.metadata.generation {
         return state(None, UNSEEN, NOT_YET);
     }
-    if let Some((order, revision)) = order(plan) {
+    let known = asked.is_none_or(|asked| generation(plan) >= Some(asked));
+    let held = matches!(
+        outcome(plan, ready, judged),
+        Some(Outcome::Held | Outcome::Refused)
+    );
+    let waiting = ready.message.split_once(WAITING).map(|(_, text)| text);
+    let waits = |order: &str, revision: &str| {
+        held && waiting.is_some_and(|text| is_told(text, order, revision))
+    };
+    // An order that waits for what does not go on by itself ends no wait later.
+    let mut open = orders(plan).filter(|(order, revision)| !waits(order, revision));
+    if let Some((order, revision)) = open.next() {
         let text = format!("{order} names {revision} and is not carried out yet");
         return state(None, &ready.reason, &text);
     }
-    state(outcome(ready, judged), &ready.reason, &ready.message)
+    let outcome = outcome(plan, ready, judged).filter(|_| known);
+    if outcome == Some(Outcome::Held) && !judged && ready.reason == Reason::Frozen.as_str() {
+        let text = "the plan is paused (spec.paused) before what was asked for";
+        return state(outcome, Reason::Paused.as_str(), text);
+    }
+    state(outcome, &ready.reason, &ready.message)
 }
 
 /// The same for whoever named Deployments and not the plan: what was applied to
@@ -148,16 +170,29 @@ pub(super) fn of_deployments(state: State, plan: &StoredPlan, templated: bool) -
     }
 }
 
-/// The order on a plan that is still to be carried out.
-fn order(plan: &StoredPlan) -> Option<(&'static str, &str)> {
+/// The orders on a plan that are still to be carried out.
+fn orders(plan: &StoredPlan) -> impl Iterator<Item = (&'static str, &str)> {
     [ABORT, UNDO, RETRY]
         .into_iter()
-        .find_map(|name| Some((name, plan.annotation(name)?)))
+        .filter_map(|name| Some((name, plan.annotation(name)?)))
+}
+
+/// Whether the operator says in `text` that this order waits.
+fn is_told(text: &str, order: &str, revision: &str) -> bool {
+    let begin = match order {
+        UNDO => format!("undo to {revision}"),
+        RETRY => format!("retry of {revision}"),
+        _ => return false,
+    };
+    text.split("; ").any(|told| {
+        let rest = told.strip_prefix(begin.as_str());
+        rest.is_some_and(|rest| rest.starts_with([' ', ',']))
+    })
 }
 
 /// What the plan's word means for whoever waits. `judged`: whether it is about
 /// the content that was asked for.
-fn outcome(ready: &Condition, judged: bool) -> Option<Outcome> {
+fn outcome(plan: &StoredPlan, ready: &Condition, judged: bool) -> Option<Outcome> {
     let reason: Result<Reason, _> = serde_json::from_value(ready.reason.clone().into());
     if ready.status == "True" {
         return judged.then_some(Outcome::Released);
@@ -171,8 +206,9 @@ fn outcome(ready: &Condition, judged: bool) -> Option<Outcome> {
         | Reason::ConfigMapRefused
         | Reason::InvalidPlan
         | Reason::NotAvailableYet => Some(Outcome::Refused),
-        Reason::Frozen
-        | Reason::Paused
+        // Newer content leaves it by itself, unless nothing may go forward.
+        Reason::Frozen => (judged || plan.spec["paused"] == true).then_some(Outcome::Held),
+        Reason::Paused
         | Reason::WorkloadPaused
         | Reason::Conflict
         | Reason::Contended
@@ -208,13 +244,35 @@ fn outcome(ready: &Condition, judged: bool) -> Option<Outcome> {
     }
 }
 
-/// The revision that a plan's word is about: what is being released, what was
-/// refused last, or what is stable.
-fn about(status: &ReleasePlanStatus, ready: Option<&str>) -> Option<String> {
-    let refused = status.refused.last().map(|refused| &refused.revision);
-    let refused = refused.filter(|_| ready == Some(Reason::RolledBack.as_str()));
-    let released = current(status).map(str::to_owned);
-    released
-        .or_else(|| refused.cloned())
-        .or_else(|| status.stable_revision.clone())
+/// The revision that a plan's word is about: what is being released, what is
+/// refused, or what is stable. Content that never became a revision has none.
+fn about(
+    plan: &StoredPlan,
+    status: &ReleasePlanStatus,
+    outcome: Option<Outcome>,
+) -> Option<String> {
+    let released = || current(status).map(str::to_owned);
+    let stable = || status.stable_revision.clone();
+    match outcome {
+        Some(Outcome::Superseded) => None,
+        Some(Outcome::Refused) => released(),
+        Some(Outcome::RolledBack | Outcome::Undone | Outcome::Failed) => {
+            refused(plan, status).or_else(released).or_else(stable)
+        }
+        Some(Outcome::Released | Outcome::Held | Outcome::Ignored | Outcome::Deleted) | None => {
+            released().or_else(stable)
+        }
+    }
+}
+
+/// The refused revision that holds the plan where it is; if what was asked for
+/// has left the plan, that of the last release.
+fn refused(plan: &StoredPlan, status: &ReleasePlanStatus) -> Option<String> {
+    let parsed = as_seen(plan).ok();
+    let content = parsed.as_ref().map(Plan::content);
+    let held = holding(&scope(parsed.as_ref(), status), status, content);
+    let last = status.history.last();
+    let last = last.filter(|record| record.result == ReleaseResult::RolledBack);
+    let last = last.and_then(|record| record.revision.clone());
+    held.map(|refused| refused.revision.clone()).or(last)
 }

@@ -1,0 +1,282 @@
+//! One plan that is waited for: what was asked of it, and what has been seen.
+//!
+//! What the plan's word means is decided in [`super::verdict`], and whether it is
+//! about what is live in [`super::live`].
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+
+use super::{
+    live::{Live, Word},
+    orders::Orders,
+    reads::Reads,
+    verdict::{self, Outcome, State, generation, judge, of_deployments},
+};
+use crate::{
+    api::StoredPlan,
+    cli::{
+        CliError, Streams, Target, clean,
+        find::readable,
+        status::{
+            Caller,
+            pods::age,
+            text::span,
+            verdict::{AWAY, last_edit},
+        },
+    },
+};
+
+/// Longest time that a stop is doubted because something else is live: the
+/// operator has seen that by then.
+const DOUBT: Duration = Duration::from_secs(10);
+
+/// A plan that is waited for.
+pub(super) struct Waited {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: Option<String>,
+    pub(super) asked: Option<i64>,
+    /// Whether a release generation of the plan was named.
+    bound: bool,
+    /// What has to be what the plan's word is about.
+    live: Live,
+    /// Since when it is not certain that it is.
+    unsure: Option<Instant>,
+    /// The time of the only look, where nothing is waited for.
+    once: Option<Timestamp>,
+    /// The orders that are part of what is waited for.
+    orders: Orders,
+    pub(super) state: State,
+    pub(super) over: bool,
+    /// When the plan was edited last.
+    edited: Option<Time>,
+    /// The last line about its progress.
+    told: String,
+    /// The plan as it was seen last.
+    last: StoredPlan,
+}
+
+impl Waited {
+    /// A plan as it is at the first look. `asked` is the release generation that
+    /// was named: by a file as well as, if `bound`, on the command line.
+    pub(super) fn new(
+        plan: StoredPlan,
+        targets: &[Target],
+        namespace: &str,
+        (asked, bound): (Option<i64>, bool),
+        once: Option<Timestamp>,
+    ) -> Self {
+        // Whoever names a generation waits for content, and for nobody's order.
+        let orders = match asked {
+            Some(_) => Orders::default(),
+            None => Orders::on(&plan, generation(&plan)),
+        };
+        let asked = asked.or_else(|| generation(&plan));
+        Self {
+            namespace: plan.metadata.namespace.clone().unwrap_or_default(),
+            name: plan.metadata.name.clone().unwrap_or_default(),
+            uid: plan.metadata.uid.clone(),
+            asked,
+            bound,
+            live: Live::of(&plan, targets, namespace),
+            unsure: None,
+            once,
+            orders,
+            state: judge(&plan, asked),
+            over: false,
+            edited: last_edit(&plan.metadata),
+            told: String::new(),
+            last: plan,
+        }
+    }
+
+    /// How it ended; none while it goes on.
+    pub(super) fn outcome(&self) -> Option<Outcome> {
+        self.state.outcome.filter(|_| self.over)
+    }
+
+    /// Whether the plan has said how it ended, but perhaps of what was live before.
+    pub(super) fn is_doubted(&self) -> bool {
+        !self.over && self.state.outcome.is_some()
+    }
+
+    /// Takes in what the plan says now.
+    pub(super) async fn see(
+        &mut self,
+        plan: &StoredPlan,
+        reads: &mut Reads<'_>,
+        streams: &mut Streams<'_>,
+    ) -> Result<(), CliError> {
+        readable(plan)?;
+        let theirs = self.live.deployments().filter(|_| !self.bound);
+        if theirs.is_some() {
+            // Newer content of the plan has what was applied to a Deployment in
+            // it, whoever changed what else: its release is the one to wait for.
+            self.asked = generation(plan);
+        }
+        let mut state = judge(plan, self.asked);
+        if let Some(templated) = theirs {
+            state = of_deployments(state, plan, templated);
+        }
+        self.edited = last_edit(&plan.metadata);
+        let dropped = self.orders.dropped(plan);
+        let superseded = state.outcome == Some(Outcome::Superseded);
+        if let Some(decision) = dropped.filter(|_| !superseded) {
+            state.outcome = Some(Outcome::Ignored);
+            state.reason = decision.reason.as_str().to_owned();
+            state.message.clone_from(&decision.message);
+            (self.state, self.over) = (state, true);
+            return Ok(());
+        }
+        (self.state, self.over) = (state.clone(), false);
+        if state.outcome.is_some() {
+            self.over = match self.live.word(plan, &state, reads).await? {
+                Word::Current => true,
+                Word::Older => false,
+                Word::Unsure(since) => self.is_long(since),
+            };
+        }
+        if state.outcome.is_none() || self.over {
+            self.unsure = None;
+        }
+        let step = state.step.as_deref().unwrap_or_default();
+        let what = match state.reason.as_str() {
+            verdict::UNSEEN => &state.message,
+            reason => reason,
+        };
+        let line = format!("{}: {what} {step}", self.name);
+        if !self.over && self.told != line {
+            writeln!(streams.err, "{}", clean(line.trim_end()))?;
+            self.told = line;
+        }
+        Ok(())
+    }
+
+    /// Whether the operator had the time to see what is live, and so need not
+    /// judge it. It was changed at `since`, if that is known.
+    fn is_long(&mut self, since: Option<Timestamp>) -> bool {
+        match self.once {
+            Some(now) => since.is_some_and(|since| age(&Time(since), now) >= DOUBT),
+            // By this clock alone: that of the cluster may be another.
+            None => self.unsure.get_or_insert_with(Instant::now).elapsed() >= DOUBT,
+        }
+    }
+
+    /// Takes in what the plan says while it is followed, where errors of reading
+    /// pass.
+    pub(super) async fn look(
+        &mut self,
+        plan: &StoredPlan,
+        reads: &mut Reads<'_>,
+        streams: &mut Streams<'_>,
+    ) -> Result<(), CliError> {
+        self.last = plan.clone();
+        match self.see(plan, reads, streams).await {
+            Err(error) if passes(&error) => Ok(()),
+            seen => seen,
+        }
+    }
+
+    /// The same of the plan as it was seen last.
+    pub(super) async fn look_again(
+        &mut self,
+        reads: &mut Reads<'_>,
+        streams: &mut Streams<'_>,
+    ) -> Result<(), CliError> {
+        let plan = std::mem::take(&mut self.last);
+        self.look(&plan, reads, streams).await
+    }
+
+    /// Says at a timeout if it is the operator that did not come.
+    pub(super) fn late(&mut self, timeout: Duration, now: Timestamp, caller: &Caller) {
+        let seen = self.state.outcome.is_none() && self.state.reason != verdict::UNSEEN;
+        if seen {
+            return;
+        }
+        // A verdict that is about something older tells nothing of when.
+        let edited = self
+            .edited
+            .as_ref()
+            .filter(|_| self.state.outcome.is_none());
+        let waited = edited.map_or(timeout, |at| age(at, now));
+        self.state.reason = verdict::UNSEEN.to_owned();
+        verdict::NOT_YET.clone_into(&mut self.state.message);
+        if waited <= AWAY {
+            return;
+        }
+        let made = edited.map_or_else(String::new, |_| format!(", made {} ago", span(waited)));
+        let check = caller.command("check", "", "", &self.namespace);
+        self.state.message =
+            format!("nobody has looked at this change{made}: is the operator running? {check}");
+    }
+
+    /// The plan is not there any more.
+    pub(super) fn gone(&mut self) {
+        self.over = true;
+        self.state = State {
+            outcome: Some(Outcome::Deleted),
+            reason: "Deleted".into(),
+            message: "the plan was deleted".into(),
+            step: None,
+            revision: self.state.revision.take(),
+            stable: self.state.stable.take(),
+        };
+    }
+}
+
+/// Whether an error of reading may be over at the next look.
+pub(super) fn passes(error: &CliError) -> bool {
+    match error {
+        CliError::Api { source, .. } => {
+            !matches!(&**source, kube::Error::Api(status) if matches!(status.code, 401 | 403))
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::testing::{noon, with};
+
+    /// Of the one look there is no time of this process to measure.
+    #[test]
+    fn without_a_wait_a_doubt_is_as_old_as_what_is_unlike() {
+        let doubted = |since: Option<&str>| {
+            let mut one = Waited::new(with(|_| {}), &[], "s", (None, false), Some(noon()));
+            !one.is_long(since.map(|since| since.parse().unwrap()))
+        };
+        assert!(!doubted(Some("2026-03-01T11:59:50Z")));
+        assert!(doubted(Some("2026-03-01T11:59:51Z")));
+        assert!(doubted(Some("2026-03-01T12:00:30Z")));
+        assert!(doubted(None));
+        let mut followed = Waited::new(with(|_| {}), &[], "s", (None, false), None);
+        assert!(!followed.is_long(Some("2026-03-01T11:00:00Z".parse().unwrap())));
+    }
+
+    /// An order belongs to whoever waits for no content of their own.
+    #[test]
+    fn who_names_a_generation_waits_for_nobodys_order() {
+        let plan = || {
+            with(|plan| {
+                plan["metadata"]["annotations"]["belay.dev/undo"] = "shop-1".into();
+                plan["status"]["decisions"] = serde_json::json!([]);
+            })
+        };
+        let dropped = with(|plan| {
+            plan["status"]["decisions"] = serde_json::json!([{
+                "at": "2027-01-01T00:00:03Z", "reason": "UndoIgnored",
+                "message": "belay.dev/undo names shop-1: newer content came after it",
+            }]);
+        });
+        for (asked, told) in [
+            ((None, false), true),
+            ((Some(4), false), false),
+            ((Some(4), true), false),
+        ] {
+            let one = Waited::new(plan(), &[], "s", asked, None);
+            assert_eq!(one.orders.dropped(&dropped).is_some(), told, "{asked:?}");
+        }
+    }
+}
