@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{
     api::{
         ABORT, ConditionType, RELEASE_GENERATION, RETRY, Reason, ReleaseKind, ReleasePlanStatus,
-        ReleaseRecord, ReleaseResult, StoredPlan, UNDO,
+        ReleaseRecord, ReleaseResult, Stage, StoredPlan, UNDO,
     },
     machine::{holding, scope},
     plan::{Plan, as_seen, current},
@@ -197,7 +197,16 @@ fn outcome(plan: &StoredPlan, ready: &Condition, judged: bool) -> Option<Outcome
     if ready.status == "True" {
         return judged.then_some(Outcome::Released);
     }
+    let release = plan
+        .status
+        .iter()
+        .find_map(|status| status.release.as_ref());
+    let live = release.is_some_and(|r| matches!(r.stage, Stage::Restore | Stage::Stopped));
     match reason.ok()? {
+        // What is in the way is in the way of going back: what failed is live.
+        Reason::TemplateMismatch | Reason::TemplateRefused | Reason::ConfigMapRefused if live => {
+            Some(Outcome::Held)
+        }
         Reason::RolledBack => judged.then_some(Outcome::RolledBack),
         Reason::Undone => judged.then_some(Outcome::Undone),
         Reason::ReleaseFailed | Reason::RollbackAborted => judged.then_some(Outcome::Failed),
