@@ -20,6 +20,28 @@ pub(super) fn check(sim: &Sim, world: &World, decision: &Decision) {
     orders_in_messages_can_be_pasted(decision);
 }
 
+/// Each reason stands with the same one of `Ready`, `Reconciling` and `Stalled`
+/// in every history, which is what the readings of other tools are tested with.
+pub(super) fn reasons_mean_one_thing(decision: &Decision) {
+    let status = &decision.status;
+    let Some(ready) = status.conditions.iter().find(|c| c.type_ == "Ready") else {
+        return;
+    };
+    let says = [
+        ConditionType::Ready,
+        ConditionType::Reconciling,
+        ConditionType::Stalled,
+    ];
+    let says = says.into_iter().find(|says| holds(status, *says));
+    let line = format!(
+        "{} {}",
+        ready.reason,
+        says.map_or("", ConditionType::as_str)
+    );
+    let mut known = include_str!("reasons.txt").lines();
+    assert!(known.any(|known| known == line), "{line} is new");
+}
+
 /// Each order that a message names is a whole command, and one that admission
 /// would let through.
 fn orders_in_messages_can_be_pasted(decision: &Decision) {

@@ -355,6 +355,7 @@ impl Sim {
             self.decide(&world),
             "a decision is not determined"
         );
+        super::invariants::reasons_mean_one_thing(&decision);
         if self.checked {
             super::invariants::check(self, &world, &decision);
         }
