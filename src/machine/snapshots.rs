@@ -228,7 +228,7 @@ fn keep(ctx: &Context<'_>, tracked: &Tracked, was_kept: bool) -> Result<Option<A
                 obstacle(Reason::TargetsMissing, text)
             } else {
                 let text = format!(
-                    "configmap {snapshot}, which kept contents of configmap {name}, was deleted, and {name} does not have them any more; give {name} the contents with the digest {digest} back"
+                    "configmap {snapshot}, which kept contents of configmap {name}, was deleted, and {name} does not have them any more; give {name} those of then, as a backup has them ({digest}): any others are released as new content"
                 );
                 obstacle(Reason::SnapshotLost, text)
             }

@@ -100,7 +100,7 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
     if newer {
         // What the plan says may still be about what was asked for.
         let of_asked = judged && status.observed_release_generation == asked;
-        let outcome = of_asked.then(|| outcome(plan, ready, judged)).flatten();
+        let outcome = of_asked.then(|| told(plan, ready, judged)).flatten();
         let text = "newer content took the place of what was asked for";
         return match outcome {
             Some(outcome) => state(Some(outcome), &ready.reason, &ready.message),
@@ -112,7 +112,7 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
     }
     let known = asked.is_none_or(|asked| generation(plan) >= Some(asked));
     let held = matches!(
-        outcome(plan, ready, judged),
+        told(plan, ready, judged),
         Some(Outcome::Held | Outcome::Refused)
     );
     let waiting = ready.message.split_once(WAITING).map(|(_, text)| text);
@@ -125,7 +125,7 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
         let text = format!("{order} names {revision} and is not carried out yet");
         return state(None, &ready.reason, &text);
     }
-    let outcome = outcome(plan, ready, judged).filter(|_| known);
+    let outcome = told(plan, ready, judged).filter(|_| known);
     if outcome == Some(Outcome::Held) && !judged && ready.reason == Reason::Frozen.as_str() {
         let text = "the plan is paused (spec.paused) before what was asked for";
         return state(outcome, Reason::Paused.as_str(), text);
@@ -190,6 +190,18 @@ fn is_told(text: &str, order: &str, revision: &str) -> bool {
     })
 }
 
+/// How it ended. What is in the way of going back holds a plan: what failed is
+/// live, and a person has to see to it.
+fn told(plan: &StoredPlan, ready: &Condition, judged: bool) -> Option<Outcome> {
+    let mut status = plan.status.iter();
+    let stage = status.find_map(|status| Some(status.release.as_ref()?.stage));
+    let live = matches!(stage, Some(Stage::Restore | Stage::Stopped));
+    match outcome(plan, ready, judged) {
+        Some(Outcome::Refused) if live => Some(Outcome::Held),
+        outcome => outcome,
+    }
+}
+
 /// What the plan's word means for whoever waits. `judged`: whether it is about
 /// the content that was asked for.
 fn outcome(plan: &StoredPlan, ready: &Condition, judged: bool) -> Option<Outcome> {
@@ -197,16 +209,7 @@ fn outcome(plan: &StoredPlan, ready: &Condition, judged: bool) -> Option<Outcome
     if ready.status == "True" {
         return judged.then_some(Outcome::Released);
     }
-    let release = plan
-        .status
-        .iter()
-        .find_map(|status| status.release.as_ref());
-    let live = release.is_some_and(|r| matches!(r.stage, Stage::Restore | Stage::Stopped));
     match reason.ok()? {
-        // What is in the way is in the way of going back: what failed is live.
-        Reason::TemplateMismatch | Reason::TemplateRefused | Reason::ConfigMapRefused if live => {
-            Some(Outcome::Held)
-        }
         Reason::RolledBack => judged.then_some(Outcome::RolledBack),
         Reason::Undone => judged.then_some(Outcome::Undone),
         Reason::ReleaseFailed | Reason::RollbackAborted => judged.then_some(Outcome::Failed),
