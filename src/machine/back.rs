@@ -4,6 +4,7 @@
 use super::{
     Action, Workload, contents,
     context::{Context, View},
+    rivals,
     stable::{self, may_write},
     ways,
 };
@@ -103,7 +104,7 @@ pub(super) fn back(
 ) -> Option<String> {
     if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
         let fields = ways::fields(&workload.template, &frozen.template, touched);
-        return Some(stable::managers(ctx, view, workload, &fields));
+        return Some(rivals::managers(ctx, view, workload, &fields));
     }
     if let Some(component) = ctx.component(view.index) {
         component.state = Some(ComponentState::Restoring);

@@ -20,6 +20,7 @@ mod rebuild;
 mod records;
 mod report;
 mod restore;
+mod rivals;
 mod rollout;
 mod scope;
 mod settle;

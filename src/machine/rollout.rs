@@ -8,7 +8,7 @@ use super::{
     context::{Context, View, is_at, is_complete},
     held, judge,
     records::{prune, record},
-    report, restore, snapshots,
+    report, restore, rivals, snapshots,
     stable::{self, may_write, numbers},
     stopped, supersede,
     types::TemplateWrite,
@@ -403,7 +403,7 @@ fn promote(
     if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
         let touched = ctx.touched(&view.scope.target);
         let fields = ways::fields(&workload.template, &frozen.template, &touched);
-        let text = stable::managers(ctx, view, workload, &fields);
+        let text = rivals::managers(ctx, view, workload, &fields);
         pass.held.get_or_insert((Reason::Contended, text));
         return false;
     }

@@ -10,7 +10,7 @@ use super::{
     context::{Context, View, is_at, is_complete},
     desired::{Change, Desired, Obstacle, desired},
     needs::is_news,
-    report, settle, snapshots,
+    report, rivals, settle, snapshots,
     types::{DryRun, TemplateWrite},
     ways,
 };
@@ -294,14 +294,14 @@ fn reassert(
             let fields = ways::fields(&workload.template, &wanted.template, &none);
             let text = format!(
                 "{} changed what the plan holds in {}: {fields}; it is set again",
-                writer(workload),
+                rivals::writer(workload),
                 view.scope.target
             );
             due.push(Due {
                 index: view.index,
                 action,
                 fight,
-                who: managers(ctx, view, workload, &fields),
+                who: rivals::managers(ctx, view, workload, &fields),
                 text,
             });
         }
@@ -546,34 +546,6 @@ pub(super) fn may_write(ctx: &mut Context<'_>, index: usize, limit: usize) -> bo
     }
     component.written_at.push(now);
     true
-}
-
-fn writer(workload: &Workload) -> String {
-    if workload.managers.is_empty() {
-        "another writer".to_owned()
-    } else {
-        format!("field manager {}", workload.managers.join(" or "))
-    }
-}
-
-/// Says who fights over which fields of a workload.
-pub(super) fn managers(
-    ctx: &Context<'_>,
-    view: View<'_>,
-    workload: &Workload,
-    fields: &str,
-) -> String {
-    let target = &view.scope.target;
-    let out = if ctx.input.world.plan.deleting {
-        "Stop it"
-    } else {
-        "Take the field out of one of the two, or give it there the value of the plan; newer content ends this as well"
-    };
-    format!(
-        "{} keeps changing what the plan holds in {target}: {fields}. Belay set it {REASSERTIONS} times in 10m and holds now. {out}. Who owns what: {}",
-        writer(workload),
-        ways::owners(ctx, &target.name)
-    )
 }
 
 pub(super) fn write(

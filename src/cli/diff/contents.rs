@@ -94,7 +94,7 @@ impl Now {
             match seen.and_then(|seen| seen.digest.clone()) {
                 Some(digest) => {
                     self.notes.push(format!(
-                        "configmap {name} does not exist: the contents that it had stay in use"
+                        "configmap {name} does not exist: compared is what it held"
                     ));
                     self.digests.insert(name.to_owned(), digest);
                 }

@@ -130,7 +130,10 @@ pub(super) fn told(map: &ConfigMapView, plan: &PlanStatus) -> String {
     if map.missing {
         let last = stable.or(target).is_some() || map.digest.is_some();
         let what = if last {
-            "its last contents stay in use"
+            match map.mode {
+                ConfigMapMode::Snapshot => "its last contents stay in use",
+                ConfigMapMode::Contents => "no new pod can start until it exists",
+            }
         } else {
             "it is waited for"
         };

@@ -42,7 +42,7 @@ pub(super) const fn title(reason: Reason, paused: bool) -> &'static str {
         Reason::Undone => "An earlier revision is live, as somebody asked",
         Reason::RevisionLost => "The record of a revision is gone or damaged",
         Reason::SnapshotLost => "Contents that a ConfigMap had are gone or damaged",
-        Reason::ConfigMapMissing => "A tracked ConfigMap was deleted; its contents stay in use",
+        Reason::ConfigMapMissing => "A tracked ConfigMap was deleted; what it held is kept",
         Reason::ConfigMapRefused => "A ConfigMap cannot be taken as it is",
         Reason::ConfigMapEdited => "A ConfigMap has to go back, and somebody edited it",
         Reason::StatusLost => "The status is gone, and what was stable cannot be told",

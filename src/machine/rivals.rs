@@ -1,0 +1,63 @@
+//! Other writers: how they are named, and what is said to whoever has to part
+//! them from Belay.
+
+use super::{
+    Workload, contents,
+    context::{Context, View},
+    stable::REASSERTIONS,
+    ways,
+};
+use crate::{
+    api::{Cause, RETRY},
+    fields::canon,
+};
+
+/// Who changed a workload, by field manager.
+pub(super) fn writer(workload: &Workload) -> String {
+    if workload.managers.is_empty() {
+        "another writer".to_owned()
+    } else {
+        format!("field manager {}", workload.managers.join(" or "))
+    }
+}
+
+/// Says who fights over which fields of a workload.
+pub(super) fn managers(
+    ctx: &Context<'_>,
+    view: View<'_>,
+    workload: &Workload,
+    fields: &str,
+) -> String {
+    let target = &view.scope.target;
+    let now = contents::now(ctx, view.scope, workload);
+    let digest = canon::digest(&now);
+    let reference = target.to_ref();
+    let mut refused = ctx.status.refused.iter().rev();
+    let held = refused.find(|refused| {
+        let mut live = refused.live.iter();
+        live.any(|live| live.workload == reference && live.digest == digest)
+    });
+    if let Some(held) = held.filter(|_| !ctx.input.world.plan.deleting) {
+        let why = if held.cause == Cause::Undone {
+            "undone"
+        } else {
+            "refused"
+        };
+        let name = &held.revision;
+        return format!(
+            "{} keeps giving {target} the template of {name}, which was {why}. Belay sent the stable one back {REASSERTIONS} times in 10m and holds now. Stop what applies it, give it other content, or try that one again: {}",
+            writer(workload),
+            ways::order(ctx, &[(RETRY, name)])
+        );
+    }
+    let out = if ctx.input.world.plan.deleting {
+        "Stop it"
+    } else {
+        "Take the field out of one of the two, or give it there the value of the plan; newer content ends this as well"
+    };
+    format!(
+        "{} keeps changing what the plan holds in {target}: {fields}. Belay set it {REASSERTIONS} times in 10m and holds now. {out}. Who owns what: {}",
+        writer(workload),
+        ways::owners(ctx, &target.name)
+    )
+}
