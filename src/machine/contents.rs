@@ -185,7 +185,7 @@ fn write(
         if edited {
             let end = end(ctx);
             let text = format!(
-                "configmap {name} was edited since the release took it, so the contents of then are not written over the edit. Keep them elsewhere and set {name} back to what {} or the release holds{end}",
+                "configmap {name} was edited since the release took it, so the contents of then are not written over the edit. Keep the edit elsewhere, and give {name} the contents of configmap {} or those that the release brought{end}",
                 tracked.snapshot
             );
             return obstacle(Reason::ConfigMapEdited, text);

@@ -150,6 +150,10 @@ pub fn changes_of(stable: &RevisionData, target: &RevisionData) -> Vec<String> {
             let known = known.find(|known| known.name == tracked.name);
             let text = match known {
                 Some(known) if known.digest == tracked.digest => continue,
+                // Of templated components by the names that stand in the cluster.
+                Some(known) if now.partial_digest.is_some() => {
+                    format!("{} → {}", known.snapshot, tracked.snapshot)
+                }
                 Some(known) => format!(
                     "{} → {}",
                     canon::short(&known.digest),

@@ -307,7 +307,7 @@ fn an_abort_names_what_is_being_released() {
         &in_flight("Settle"),
         abort,
         &[
-            r#"metadata.annotations[belay.dev/abort]: Invalid value: "shop-2" cannot be aborted: release 4 is in progress (stage Settle), and nothing of it has a name that could be aborted"#,
+            r#"metadata.annotations[belay.dev/abort]: Invalid value: "shop-2" cannot be aborted: release 4 is in progress (stage Settle), and nothing of it is live or has a name that could be aborted; spec.paused keeps it from going on"#,
         ],
     );
 }

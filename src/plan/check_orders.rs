@@ -76,7 +76,7 @@ fn abort(status: &ReleasePlanStatus, wanted: &str) -> Option<String> {
             way_back(status.stable_revision.as_deref())
         )),
         (None, Some(release)) => Some(format!(
-            "cannot be aborted: {}, and nothing of it has a name that could be aborted",
+            "cannot be aborted: {}, and nothing of it is live or has a name that could be aborted; spec.paused keeps it from going on",
             in_progress(release)
         )),
         (None, None) => {

@@ -74,6 +74,11 @@ pub(super) struct Hooks {
     pub(super) service: Option<String>,
     /// The URL that they are reached by without one, as far as the host.
     pub(super) url: Option<String>,
+    /// Operations on plans that none of them is asked about.
+    pub(super) unasked: Vec<&'static str>,
+    /// What keeps some requests from them: a selector, a condition, or that they
+    /// may be passed over.
+    pub(super) leaks: Vec<&'static str>,
 }
 
 /// What the API server answered to a plan.

@@ -35,6 +35,7 @@ use tokio::time::timeout;
 
 use super::{
     facts::{Answer, Before, Facts, Hooks, Other, Owners, Reply, Served, Silence},
+    hooks,
     rights::{self, Right},
 };
 use crate::{
@@ -95,8 +96,8 @@ pub(super) async fn facts(
     let tried = session.namespace.as_str();
     let (version, mutating, validating) = tokio::join!(
         version(client),
-        hooks::<MutatingWebhookConfiguration>(client),
-        hooks::<ValidatingWebhookConfiguration>(client),
+        configured::<MutatingWebhookConfiguration>(client),
+        configured::<ValidatingWebhookConfiguration>(client),
     );
     let version = version?;
     let of = |hooks: &Answer<Option<Hooks>>| hooks.as_ref().ok()?.as_ref()?.service.clone();
@@ -188,13 +189,13 @@ async fn crd(client: &Client) -> Answer<Option<Value>> {
     Ok(found.map(|crd| crd.data))
 }
 
-async fn hooks<K: Resource<DynamicType = ()>>(client: &Client) -> Answer<Option<Hooks>> {
+async fn configured<K: Resource<DynamicType = ()>>(client: &Client) -> Answer<Option<Hooks>> {
     let api = Api::<DynamicObject>::all_with(client.clone(), &ApiResource::erase::<K>(&()));
     let Some(found) = timed(api.get_opt(CONFIGURATION)).await? else {
         return Ok(None);
     };
-    let mut hooks = Hooks::default();
     let webhooks = found.data.get("webhooks").and_then(Value::as_array);
+    let mut hooks = hooks::reach(webhooks.into_iter().flatten());
     for webhook in webhooks.into_iter().flatten() {
         let config = webhook.get("clientConfig").cloned().unwrap_or_default();
         let config: WebhookClientConfig = serde_json::from_value(config)

@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use super::{
     admission::admission,
-    cures::{apply_crd, configure, look, restart, url},
+    cures::{apply_crd, look, restart, url},
     facts::{Answer, Before, Facts, Hooks, Silence},
+    hooks::configuration,
     owners::owners,
     report::{Finding, Level, Report},
     rights::{Right, told},
@@ -298,41 +299,6 @@ fn rights_to_install(lacks: &Answer<Vec<Right>>) -> Finding {
             "let an administrator of the cluster install it; nobody can grant rights that they lack",
         ),
     }
-}
-
-fn configuration(facts: &Facts) -> Finding {
-    const CHECK: &str = "webhooks";
-    let kinds = [
-        ("MutatingWebhookConfiguration", &facts.mutating),
-        ("ValidatingWebhookConfiguration", &facts.validating),
-    ];
-    for (kind, hooks) in kinds {
-        let name = format!("{kind} belay.dev");
-        match hooks {
-            Err(silence) => {
-                let need = format!("get {}s", kind.to_lowercase());
-                return unseen(CHECK, &name, silence, &need);
-            }
-            Ok(None) => {
-                return Finding::fail(
-                    CHECK,
-                    format!("{name} does not exist"),
-                    "plans are stored without being judged, and without the finalizer that a rollback needs",
-                    configure(facts),
-                );
-            }
-            Ok(Some(hooks)) if hooks.trusted.is_empty() => {
-                return Finding::fail(
-                    CHECK,
-                    format!("{name} has no caBundle"),
-                    "the operator has not written its certificate authority there",
-                    look(facts),
-                );
-            }
-            Ok(Some(_)) => {}
-        }
-    }
-    Finding::ok(CHECK, "both webhook configurations are there")
 }
 
 fn certificates(facts: &Facts) -> Finding {

@@ -13,6 +13,7 @@ mod admission;
 mod cures;
 mod facts;
 mod gather;
+mod hooks;
 mod judge;
 mod owners;
 mod report;

@@ -39,7 +39,7 @@ fn hooks(ca: &str) -> Hooks {
     Hooks {
         trusted: vec![ByteString(ca.as_bytes().to_vec())],
         service: Some("belay-system".into()),
-        url: None,
+        ..Hooks::default()
     }
 }
 

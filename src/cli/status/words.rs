@@ -85,7 +85,9 @@ pub(super) const fn next(reason: Option<Reason>) -> &'static str {
         | Reason::StatusRebuilt
         | Reason::ConfigMapMissing => "nothing until the content changes",
         Reason::TargetsMissing => "goes on by itself once they exist",
-        Reason::BaselineUnavailable => "taken as the stable revision once all of it is available",
+        Reason::BaselineUnavailable => {
+            "taken as the stable revision once all of it is available; at the deadline other content of the plan is released without a way back"
+        }
         Reason::Settling
         | Reason::ReleaseStarted
         | Reason::Superseded
