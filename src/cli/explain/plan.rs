@@ -39,7 +39,9 @@ fn content(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Content {
     };
     let digest = plan.content();
     let release = status.release.as_ref();
-    let seen = status.observed_content.as_deref() == Some(digest);
+    // Of the spec alone: the contents of its ConfigMaps are as the status saw
+    // them in any case.
+    let seen = status.observed_content.as_deref() == Some(plan.spec_digest());
     let text = if let Some((refused, own)) = held(Some(plan), status) {
         let what = if own {
             ""

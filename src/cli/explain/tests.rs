@@ -7,7 +7,11 @@ use serde_json::{Value, json};
 use super::{deployment, model::Explanation, plan, render};
 use crate::{
     api::StoredPlan,
-    cli::status::{fixtures, render::Layout},
+    cli::{
+        status::{fixtures, render::Layout},
+        testing::with,
+    },
+    plan::{Plan, as_seen},
 };
 
 fn shown(explanation: &Explanation, width: usize) -> String {
@@ -73,6 +77,29 @@ fn what_was_done_to_followed_workloads_is_held_as_content_is() {
     });
     assert!(!text.starts_with("held"), "{text}");
     assert!(!current);
+}
+
+/// The operator notes the digest of the spec, whatever its ConfigMaps hold.
+#[test]
+fn released_content_with_configuration_is_judged() {
+    let text = |digest: fn(&Plan) -> String| {
+        let explanation = explained(&fixtures::rolled_back(), |stored| {
+            *stored = with(|plan| {
+                let cart = &mut plan["spec"]["components"][0];
+                cart["configMaps"] = json!(["cart-config"]);
+                cart["template"]["spec"]["volumes"] =
+                    json!([{"name": "c", "configMap": {"name": "cart-config"}}]);
+                plan["status"]["configMaps"] = json!([{"name": "cart-config", "digest": "d"}]);
+            });
+            let plan = as_seen(stored).unwrap();
+            let status = stored.status.as_mut().unwrap();
+            status.observed_content = Some(digest(&plan));
+        });
+        explanation.plan.unwrap().content.text
+    };
+    let judged = text(|plan| plan.spec_digest().to_owned());
+    assert_eq!(judged, "judged; the stable revision is shop-bbbb");
+    assert_eq!(text(|_| "older".to_owned()), "not judged yet");
 }
 
 #[test]

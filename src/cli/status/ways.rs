@@ -3,11 +3,13 @@
 //! Only what the operator would carry out is offered, and nothing that a plan
 //! on its way out would not take.
 
+use std::collections::BTreeSet;
+
 use super::{model::Way, verdict::Facts};
 use crate::{
     api::{Cause, ComponentState, Reason},
     cli::orders::order::{annotate, keep, out_of_rollback, retry_of, undo_to},
-    plan::{abortable, unbegun},
+    plan::{Plan, abortable, unbegun},
 };
 
 fn way(effect: &str, command: Option<String>) -> Way {
@@ -17,7 +19,28 @@ fn way(effect: &str, command: Option<String>) -> Way {
     }
 }
 
+/// Places that are named of those where content comes from.
+const PLACES: usize = 3;
+
 impl Facts<'_> {
+    /// To change the content where it comes from.
+    fn change(&self) -> String {
+        let components = self.plan.map(Plan::components).unwrap_or_default();
+        let templated = components.iter().any(|c| c.template.is_some());
+        let plan = templated || components.is_empty();
+        let plan = plan.then(|| "the plan".to_owned()).into_iter();
+        let followed = components.iter().filter(|c| c.template.is_none());
+        let followed = followed.map(|c| c.target.to_string());
+        let maps: BTreeSet<&String> = components.iter().flat_map(|c| &c.config_maps).collect();
+        let maps = maps.into_iter().map(|name| format!("configmap {name}"));
+        let mut places: Vec<String> = plan.chain(followed).chain(maps).collect();
+        if places.len() > PLACES {
+            places.truncate(PLACES);
+            places.push("…".to_owned());
+        }
+        format!("change the content of {}", places.join(" or "))
+    }
+
     /// What a person can do.
     pub(super) fn ways(&self, reason: Option<Reason>) -> Vec<Way> {
         let Some(reason) = reason else {
@@ -37,7 +60,7 @@ impl Facts<'_> {
             ))
         };
         let mut ways: Vec<Option<Way>> = Vec::new();
-        let edit = || Some(way("change the content of the plan", None));
+        let edit = || Some(way(&self.change(), None));
         match reason {
             Reason::Settling
             | Reason::ReleaseStarted
