@@ -35,12 +35,12 @@ fn abort(sim: &mut Sim, revision: &str) {
     sim.dirty = true;
 }
 
-fn undo(sim: &mut Sim, revision: &str) {
+pub(super) fn undo(sim: &mut Sim, revision: &str) {
     sim.facts.undo = Some(revision.to_owned());
     sim.dirty = true;
 }
 
-fn retry(sim: &mut Sim, revision: &str) {
+pub(super) fn retry(sim: &mut Sim, revision: &str) {
     sim.facts.retry = Some(revision.to_owned());
     sim.dirty = true;
 }

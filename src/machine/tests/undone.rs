@@ -3,18 +3,11 @@
 
 use serde_json::{Value, json};
 
-use super::sim::*;
+use super::{
+    commands::{retry, undo},
+    sim::*,
+};
 use crate::api::{Cause, Phase, Reason};
-
-fn undo(sim: &mut Sim, revision: &str) {
-    sim.facts.undo = Some(revision.to_owned());
-    sim.dirty = true;
-}
-
-fn retry(sim: &mut Sim, revision: &str) {
-    sim.facts.retry = Some(revision.to_owned());
-    sim.dirty = true;
-}
 
 /// Two followed workloads that read one ConfigMap, the second after the first,
 /// on their second images and contents; with the revision of the first ones.
