@@ -89,7 +89,7 @@ pub(super) fn let_come(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
             let frozen = frozen.find(|frozen| frozen.workload == *workload)?;
             Some(canon::digest(&frozen.template))
         };
-        stable.and_then(of) == of(target)
+        of(target).is_some() && stable.and_then(of) == of(target)
     };
     for refused in &mut ctx.status.refused {
         if refused.cause == Cause::Undone {

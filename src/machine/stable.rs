@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     api::{
-        Cause, ComponentState, ComponentStatus, Phase, RETRY, Reason, RefusedContent, ReleaseKind,
-        ReleasePlanStatus, ReleaseResult,
+        Cause, ComponentState, ComponentStatus, Phase, RETRY, Reason, RefusedContent,
+        RefusedTemplate, ReleaseKind, ReleasePlanStatus, ReleaseResult,
     },
     fields::{FieldSet, canon, put_back},
     plan::Plan,
@@ -155,7 +155,11 @@ pub fn holding<'a>(
         let followed = r.spec.is_none() || (reads && !r.live.is_empty());
         let same = content.is_some() && r.spec.as_deref() == content;
         // What was undone of them stays away until something else comes.
-        let undone = r.cause == Cause::Undone && !r.live.is_empty();
+        let present = |live: &RefusedTemplate| {
+            let mut present = scope.iter().filter(|scope| !scope.leaving);
+            present.any(|scope| scope.target.to_ref() == live.workload)
+        };
+        let undone = r.cause == Cause::Undone && r.live.iter().any(present);
         same || undone || (followed && last == Some(r.revision.as_str()))
     })
 }

@@ -370,3 +370,20 @@ fn a_stamp_that_somebody_else_set_is_set_right() {
     assert_eq!(sim.deployments["cart"].template, right);
     assert_eq!(sim.told(Reason::Reasserted), 1);
 }
+
+/// Nothing is held of a workload that left the plan.
+#[test]
+fn what_was_undone_of_a_workload_that_leaves_the_plan_is_held_no_more() {
+    let spec = json!({"components": [followed("a"), followed("b")]});
+    let mut sim = Sim::settled(spec, &[("a", "a:1"), ("b", "b:1")]);
+    let first = sim.status.stable_revision.clone().unwrap();
+    sim.deployment("b").set_image("b:2");
+    sim.run_to_the_end();
+    sim.run(10);
+    undo(&mut sim, &first);
+    sim.run_until("the undo", |sim| sim.reason() == "Undone");
+    sim.run(10);
+    sim.edit(|spec| spec["components"] = json!([followed("a")]));
+    sim.run(30);
+    assert!(sim.ready(), "{:#?}", sim.status);
+}
