@@ -387,3 +387,21 @@ fn what_was_undone_of_a_workload_that_leaves_the_plan_is_held_no_more() {
     sim.run(30);
     assert!(sim.ready(), "{:#?}", sim.status);
 }
+
+/// Of a component whose content is held the plan may own nothing by now: what
+/// surrounds it is no news in a release of another one.
+#[test]
+fn what_surrounds_undone_content_does_not_begin_a_release_again_and_again() {
+    let (mut sim, first, _) = mixed(|_| {});
+    undo(&mut sim, &first);
+    sim.run_until("the undo", |sim| sim.reason() == "Undone");
+    sim.run(10);
+    sim.deployment("web").set_image("web:2");
+    sim.deployment("api").set_args(&["-x"]);
+    sim.run(120);
+    assert_eq!((sim.image("api"), sim.image("web")), ("api:1", "web:2"));
+    assert_eq!(sim.told(Reason::Superseded), 0, "{:#?}", sim.events);
+    let writes = sim.writes;
+    sim.run(60);
+    assert_eq!(sim.writes, writes, "it is at rest");
+}
