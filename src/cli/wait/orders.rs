@@ -34,7 +34,8 @@ impl Orders {
             }
             // Where no webhook saw it, what was decided before was about another.
             let last = decisions(plan).last().map(|decision| decision.at.0);
-            let since = stamp.map(|stamp| stamp.at);
+            let second = |at: Timestamp| Timestamp::from_second(at.as_second()).ok();
+            let since = stamp.and_then(|stamp| second(stamp.at));
             let since = since.or_else(|| last.map(|at| at + SECOND));
             Some((order, revision.to_owned(), since))
         });
