@@ -86,7 +86,7 @@ mod tests {
             if let Some(undo) = undo {
                 let stamp = json!([{
                     "order": "undo", "revision": undo, "user": "jane",
-                    "at": "2027-01-01T00:00:03Z",
+                    "at": "2027-01-01T00:00:03.7Z",
                 }]);
                 let annotations = &mut plan["metadata"]["annotations"];
                 annotations["belay.dev/undo"] = json!(undo);
@@ -151,7 +151,7 @@ mod tests {
             let annotations = told.metadata.annotations.as_mut().unwrap();
             let stamp = json!([{
                 "order": "undo", "revision": "shop-1", "user": "jane",
-                "at": "2027-01-01T00:00:03Z", "generation": meant,
+                "at": "2027-01-01T00:00:03.7Z", "generation": meant,
             }]);
             annotations.insert(ORDERED_BY.to_owned(), stamp.to_string());
             Orders::on(&told, Some(4)).dropped(&told).is_some()
