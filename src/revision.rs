@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{DIGEST, PLAN_NAME, PLAN_UID, WorkloadRef},
-    config_maps::Tracked,
+    config_maps::{Tracked, names},
     fields::{FieldSet, Found, canon, complete, project},
     plan::Target,
 };
@@ -76,6 +76,12 @@ pub struct Frozen {
     /// The tracked ConfigMaps with the contents that belong to the template.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config_maps: Vec<Tracked>,
+    /// What ConfigMaps held that the template names, or named, without the plan
+    /// having put them there: the contents of what was live before a plan
+    /// tracked them. They come back by their snapshots, and nobody writes them
+    /// into the ConfigMaps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<Tracked>,
 }
 
 /// Why a stored revision cannot be used.
@@ -122,6 +128,9 @@ impl RevisionData {
                 }
                 if !c.config_maps.is_empty() {
                     frozen["configMaps"] = json!(c.config_maps);
+                }
+                if !c.named.is_empty() {
+                    frozen["named"] = json!(c.named);
                 }
                 frozen
             })
@@ -174,6 +183,20 @@ impl Frozen {
             return FieldSet::default();
         }
         self.fields.union(&self.carried)
+    }
+
+    /// All contents that are kept for this.
+    pub fn keeps(&self) -> impl Iterator<Item = &Tracked> {
+        self.config_maps.iter().chain(&self.named)
+    }
+
+    /// The contents without which its pods cannot start, or must not: those that
+    /// belong to it, and those whose snapshots the template names.
+    #[must_use]
+    pub fn reads(&self) -> Vec<Tracked> {
+        let names = names(&self.template);
+        let named = self.named.iter().filter(|t| names.contains(&t.snapshot));
+        self.config_maps.iter().chain(named).cloned().collect()
     }
 
     /// The body of an apply that makes these fields what they are here, those
@@ -263,6 +286,7 @@ mod tests {
                 found: Found::default(),
                 emptied: None,
                 config_maps: Vec::new(),
+                named: Vec::new(),
             }],
         };
         data.named("shop", "uid")

@@ -31,7 +31,7 @@ use crate::{
     api::{FIELD_MANAGER, PLAN_UID, StoredPlan},
     config_maps::{Contents, Kept, Tracked, judge, names, snapshot_object},
     machine::Source,
-    revision::Revision,
+    revision::{Frozen, Revision},
 };
 
 /// Objects that are listed at a time.
@@ -289,8 +289,9 @@ async fn by_revisions(
         let object = object.map_err(|error| error.to_string());
         match object.and_then(|o| Revision::from_object(&o, plan_uid).map_err(|e| e.to_string())) {
             Ok(revision) => {
-                let frozen = revision.data.components.into_iter();
-                kept.extend(frozen.flat_map(|f| f.config_maps).map(|t| t.snapshot));
+                let frozen = revision.data.components.iter();
+                let contents = frozen.flat_map(Frozen::keeps);
+                kept.extend(contents.map(|t| t.snapshot.clone()));
             }
             Err(error) => unreadable = Some(error),
         }

@@ -6,7 +6,7 @@ use super::{
     context::{Context, View, is_complete},
     desired::{Obstacle, desired, missing},
     needs::is_news,
-    report, restore, settle, snapshots, stable,
+    pinned, report, restore, settle, snapshots, stable,
 };
 use crate::{
     api::{ComponentState, Phase, Reason},
@@ -197,11 +197,11 @@ fn store(ctx: &mut Context<'_>, data: RevisionData) -> Result<(), Obstacle> {
 }
 
 fn tracked(data: &RevisionData) -> impl Iterator<Item = &Tracked> {
-    data.components.iter().flat_map(|c| &c.config_maps)
+    data.components.iter().flat_map(Frozen::keeps)
 }
 
 /// Takes a revision as the stable one; gives its name back.
-fn set_stable(ctx: &mut Context<'_>, data: RevisionData) -> String {
+pub(super) fn set_stable(ctx: &mut Context<'_>, data: RevisionData) -> String {
     let facts = &ctx.input.world.plan;
     let revision = data.named(&facts.name, &facts.uid);
     let number = ctx.status.history.last().map_or(0, |record| record.number);
@@ -231,6 +231,7 @@ fn frozen(view: View<'_>) -> Option<Frozen> {
         } else {
             Vec::new()
         },
+        named: pinned::of(view),
     })
 }
 
@@ -252,9 +253,9 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
     }
     let mut joined: Vec<Frozen> = new.iter().filter_map(|view| frozen(*view)).collect();
     // A ConfigMap has one contents in a revision: those that the others rest on.
-    let known = current.data.components.iter().flat_map(|c| &c.config_maps);
-    let known: Vec<_> = known.cloned().collect();
-    for tracked in joined.iter_mut().flat_map(|frozen| &mut frozen.config_maps) {
+    let known: Vec<_> = tracked(&current.data).cloned().collect();
+    let joining = joined.iter_mut();
+    for tracked in joining.flat_map(|c| c.config_maps.iter_mut().chain(&mut c.named)) {
         if let Some(known) = known.iter().find(|known| known.name == tracked.name) {
             tracked.clone_from(known);
         }

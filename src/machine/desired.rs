@@ -7,7 +7,7 @@ use super::{
     Action, DryRun, adopt, contents,
     context::{Context, View},
     needs::found,
-    snapshots,
+    pinned, snapshots,
 };
 use crate::{
     api::Reason,
@@ -115,7 +115,9 @@ pub(super) fn undone(ctx: &Context<'_>, to: &Revision) -> Result<Desired, Obstac
             message,
         });
     }
-    collect(ctx, to.data.spec.clone(), |view| earlier(ctx, view, to))
+    collect(ctx, pinned::spec(ctx, &to.data), |view| {
+        earlier(ctx, view, to)
+    })
 }
 
 fn collect<'a>(
@@ -182,7 +184,7 @@ fn is_waiting(ctx: &Context<'_>, view: View<'_>) -> bool {
 /// What is wanted, if the contents that belong to it are kept or can be, and
 /// what has to be done for that.
 fn kept(ctx: &Context<'_>, wanted: Frozen) -> Result<(Frozen, Vec<Action>), Obstacle> {
-    let create = snapshots::secure(ctx, &wanted.config_maps)?;
+    let create = snapshots::secure(ctx, &wanted.reads())?;
     Ok((wanted, create))
 }
 
@@ -221,7 +223,8 @@ fn earlier(ctx: &Context<'_>, view: View<'_>, to: &Revision) -> Result<Frozen, O
             message: format!("waiting for {target} to exist"),
         });
     };
-    let Some(then) = to.data.of(target).or(stable) else {
+    let then = to.data.of(target).or(stable);
+    let Some(then) = then.map(|then| pinned::pinned(ctx, then)) else {
         return Err(Obstacle {
             reason: Reason::BaselineUnavailable,
             message: format!("component {}: not judged yet", view.scope.name),
@@ -238,7 +241,7 @@ fn earlier(ctx: &Context<'_>, view: View<'_>, to: &Revision) -> Result<Frozen, O
             fields: contents::fields(&then.template, &then.config_maps),
             found: Found::default(),
             emptied: None,
-            ..then.clone()
+            ..then
         }));
     }
     let partial = then.body(&then.fields);
@@ -254,7 +257,7 @@ fn earlier(ctx: &Context<'_>, view: View<'_>, to: &Revision) -> Result<Frozen, O
         .union(&workload.owned);
     Ok(named(Frozen {
         template: put_back(&workload.template, &then.template, &touched),
-        ..then.clone()
+        ..then
     }))
 }
 
@@ -272,6 +275,7 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         found,
         emptied: None,
         config_maps: view.scope.tracked.clone(),
+        named: Vec::new(),
     };
     let Some(workload) = &view.observed.workload else {
         return Err(Obstacle {
@@ -298,6 +302,7 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         return Ok(Frozen {
             emptied: stable.emptied.clone(),
             config_maps: stable.config_maps.clone(),
+            named: stable.named.clone(),
             ..frozen(digest, template, stable.fields.clone(), found)
         });
     }

@@ -16,6 +16,7 @@ mod desired;
 mod held;
 mod judge;
 mod needs;
+mod pinned;
 mod rebuild;
 mod records;
 mod report;

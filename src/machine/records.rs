@@ -148,6 +148,10 @@ pub fn changes_of(stable: &RevisionData, target: &RevisionData) -> Vec<String> {
         for tracked in &now.config_maps {
             let mut known = before.config_maps.iter();
             let known = known.find(|known| known.name == tracked.name);
+            // Contents that were named before are no change by themselves.
+            let mut named = before.named.iter();
+            let named = named.find(|named| named.name == tracked.name);
+            let known = known.or(named.filter(|named| named.digest != tracked.digest));
             let text = match known {
                 Some(known) if known.digest == tracked.digest => continue,
                 // Of templated components by the names that stand in the cluster.
@@ -180,7 +184,7 @@ pub fn changes_of(stable: &RevisionData, target: &RevisionData) -> Vec<String> {
 
 /// A template with the names that people gave to its ConfigMaps.
 fn plain(frozen: &Frozen) -> Value {
-    let names = frozen.config_maps.iter();
+    let names = frozen.keeps();
     let names = names.map(|tracked| (tracked.snapshot.clone(), tracked.name.clone()));
     contents::plain(&rewrite(&frozen.template, &names.collect()))
 }

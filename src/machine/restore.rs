@@ -9,7 +9,7 @@ use super::{
     contents,
     context::{Context, View, WAITING, cut, is_at, is_complete},
     desired::Obstacle,
-    held, judge,
+    held, judge, pinned,
     records::{prune, record},
     report,
     rollout::{narrow, reset},
@@ -45,6 +45,7 @@ pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
         ..failure
     };
     to_proven(ctx, &failure);
+    pinned::pin(ctx, Some(failure.cause));
     let stable = ctx.status.stable_revision.clone().unwrap_or_default();
     let from = ctx.status.target_revision.as_ref();
     let from = from.map_or_else(String::new, |name| format!(" from {name}"));
@@ -168,6 +169,10 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         );
         return report::stalled(ctx, Reason::RevisionLost, &text);
     };
+    let cause = ctx.release().and_then(|r| Some(r.failure.as_ref()?.cause));
+    if pinned::pin(ctx, cause) {
+        return ctx.wake_in(Duration::ZERO);
+    }
     let deadline = ctx
         .input
         .plan
@@ -219,11 +224,11 @@ pub(super) fn run(ctx: &mut Context<'_>) {
             }
         };
         // Also where the template is back: its pods need what it names.
-        let mut kept = snapshots::store(ctx, &frozen.config_maps);
+        let mut kept = snapshots::store(ctx, &frozen.reads());
         if let_go && kept.is_err() {
             // Neither rights nor contents that are lost may hold a plan that is
             // to go for ever.
-            if scope.template.is_some() && snapshots::is_gone(ctx, &frozen.config_maps) {
+            if scope.template.is_some() && snapshots::is_gone(ctx, &frozen.reads()) {
                 // No pod of the stable template would start.
                 continue;
             }

@@ -407,7 +407,7 @@ fn promote(
         pass.held.get_or_insert((Reason::Contended, text));
         return false;
     }
-    if let Err(obstacle) = snapshots::store(ctx, &frozen.config_maps) {
+    if let Err(obstacle) = snapshots::store(ctx, &frozen.reads()) {
         match snapshots::lost(ctx, view, obstacle) {
             Ok(failure) => {
                 pass.failure.get_or_insert(failure);

@@ -7,7 +7,7 @@ use super::{
     Action, adopt, commands,
     context::{Context, conflict},
     desired::{Change, Desired, desired},
-    held, report, restore, rollout, snapshots, stable, stopped, ways,
+    held, pinned, report, restore, rollout, snapshots, stable, stopped, ways,
 };
 use crate::{
     api::{
@@ -90,6 +90,9 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         });
     }
     undo_or_newer(ctx, plan);
+    if pinned::take(ctx) {
+        return settling(ctx);
+    }
     let desired = match desired(ctx, plan) {
         Ok(desired) => desired,
         Err(obstacle) if touched => {

@@ -13,7 +13,7 @@ use crate::{
     api::{Cause, ConfigMapStatus, Failure, Reason, ReleasePlanStatus},
     config_maps::{Kept, MAX_BYTES, Tracked},
     plan::Plan,
-    revision::Revision,
+    revision::{Frozen, Revision},
 };
 
 /// The ConfigMaps of users that a pass looks at: those that the plan tracks,
@@ -53,7 +53,7 @@ pub fn snapshots<'a>(
     revisions: impl Iterator<Item = &'a Revision>,
 ) -> Vec<Tracked> {
     let frozen = revisions.flat_map(|revision| &revision.data.components);
-    let frozen = frozen.flat_map(|frozen| &frozen.config_maps);
+    let frozen = frozen.flat_map(Frozen::keeps);
     let wanted = scope.iter().flat_map(|scope| &scope.tracked);
     let all: BTreeSet<&Tracked> = wanted.chain(frozen).collect();
     all.into_iter().cloned().collect()
@@ -306,7 +306,7 @@ pub(super) fn caveats(ctx: &mut Context<'_>) -> String {
 fn in_use(ctx: &Context<'_>) -> BTreeSet<Tracked> {
     if let Some(stable) = ctx.stable() {
         let frozen = stable.data.components.iter();
-        return frozen.flat_map(|f| f.config_maps.clone()).collect();
+        return frozen.flat_map(Frozen::keeps).cloned().collect();
     }
     let scopes = ctx.scope.iter().filter(|scope| !scope.leaving);
     scopes.flat_map(|scope| scope.tracked.clone()).collect()
@@ -325,7 +325,7 @@ fn lack(ctx: &Context<'_>, tracked: &Tracked) -> Option<String> {
 pub(super) fn way_back(ctx: &mut Context<'_>) {
     if let Some(stable) = ctx.stable() {
         let frozen = stable.data.components.iter();
-        let held = frozen.flat_map(|frozen| &frozen.config_maps).collect();
+        let held = frozen.flat_map(Frozen::keeps).collect();
         keep_for(ctx, &stable.name, held);
     }
 }
@@ -368,7 +368,7 @@ pub(super) fn were_refused(ctx: &Context<'_>) -> bool {
 fn was_kept(ctx: &Context<'_>, tracked: &Tracked) -> bool {
     let revisions = ctx.input.world.revisions.values();
     let mut frozen = revisions.flat_map(|revision| &revision.data.components);
-    frozen.any(|frozen| frozen.config_maps.contains(tracked))
+    frozen.any(|frozen| frozen.keeps().any(|kept| kept == tracked))
 }
 
 /// What contents that are not kept make of a release: they fail it. What only

@@ -10,7 +10,7 @@ use super::{
     context::{Context, View, is_at, is_complete},
     desired::{Change, Desired, Obstacle, desired},
     needs::is_news,
-    report, rivals, settle, snapshots,
+    pinned, report, rivals, settle, snapshots,
     types::{DryRun, TemplateWrite},
     ways,
 };
@@ -58,6 +58,10 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     };
     if adopt::changed_set(ctx, stable) {
         return;
+    }
+    if pinned::take(ctx) {
+        let text = "the record of the stable revision follows the plan";
+        return report::progressing(ctx, Reason::BaselineTaken, text);
     }
     let desired = match desired(ctx, plan) {
         Ok(desired) => desired,
@@ -367,7 +371,7 @@ fn before(
     let Some(frozen) = frozen.filter(|_| !matches!(action, Action::Own { .. })) else {
         return Ok(Vec::new());
     };
-    snapshots::store(ctx, &frozen.config_maps)?;
+    snapshots::store(ctx, &frozen.reads())?;
     contents::force(ctx, frozen)
 }
 

@@ -116,7 +116,7 @@ async fn fault(
             names.join(" and ")
         )));
     }
-    let contents: BTreeSet<&Tracked> = frozen.iter().flat_map(|f| &f.config_maps).collect();
+    let contents: BTreeSet<&Tracked> = frozen.iter().flat_map(|f| f.keeps()).collect();
     for tracked in contents {
         let Tracked {
             name,

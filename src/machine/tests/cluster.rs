@@ -298,6 +298,13 @@ impl Deployment {
         self.edit(&path, json!(args));
     }
 
+    /// Somebody else's volume of a ConfigMap.
+    pub(super) fn mount(&mut self, config_map: &str) {
+        let volume = r#"k:{"name":"config"}"#;
+        let path = ["f:spec", "f:volumes", volume, "f:configMap", "f:name"];
+        self.edit(&path, json!(config_map));
+    }
+
     pub(super) fn args(&self) -> Option<&Value> {
         self.template["spec"]["containers"][0].get("args")
     }

@@ -3,6 +3,7 @@
 use super::sim::Sim;
 use crate::{
     api::{Cause, ConditionType, ReleasePlanStatus, Stage},
+    config_maps::rewrite,
     fields::{FieldSet, canon, project},
     machine::{Action, Decision, TemplateWrite, World, context::is_complete},
     plan::{Target, abortable, is_lost, retryable, undoable},
@@ -184,7 +185,13 @@ fn stable_means_proven(sim: &Sim, world: &World, decision: &Decision) {
             continue;
         };
         let old = old.and_then(|old| old.data.of(&scope.target));
-        let kept = old.is_some_and(|old| canon::equal(&old.template, &frozen.template));
+        // The snapshot of what a name stood for is the same content.
+        let names = frozen.named.iter();
+        let names = names.map(|named| (named.snapshot.clone(), named.name.clone()));
+        let by_name = rewrite(&frozen.template, &names.collect());
+        let kept = old.is_some_and(|old| {
+            canon::equal(&old.template, &frozen.template) || canon::equal(&old.template, &by_name)
+        });
         // From before the plan owned anything, what it owned until now is what
         // had to come back; the rest is surroundings.
         let left = old.filter(|_| scope.template.is_some() && frozen.fields.is_empty());

@@ -18,6 +18,7 @@ mod failure;
 mod frozen;
 mod messages;
 mod midrelease;
+mod named;
 mod orders;
 mod ownership;
 mod properties;
