@@ -116,7 +116,7 @@ impl<'a> Configs<'a> {
     }
 
     /// What the pods of a Deployment read, each way that they read it.
-    async fn read_by(&self, deployment: &str) -> Vec<String> {
+    pub async fn read_by(&self, deployment: &str) -> Vec<String> {
         let pods = Api::<Pod>::namespaced(self.scene.client.clone(), &self.scene.namespace);
         let params = ListParams::default().labels(&format!("app={deployment}"));
         let mut read = Vec::new();

@@ -40,6 +40,7 @@ mod judged;
 mod killed;
 mod killed_in;
 mod lint;
+mod named;
 mod orders;
 mod outage;
 mod ownership;

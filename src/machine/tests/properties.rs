@@ -63,6 +63,8 @@ enum Event {
     Vanish(usize),
     Incumbent(bool),
     Leave(bool),
+    /// The plan tracks the ConfigMap of a templated component, or does not.
+    Track(bool),
     Jump(u16),
     Run(u8),
 }
@@ -91,6 +93,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => name.prop_map(Event::Vanish),
         1 => any::<bool>().prop_map(Event::Incumbent),
         1 => any::<bool>().prop_map(Event::Leave),
+        1 => any::<bool>().prop_map(Event::Track),
         1 => (0..900_u16).prop_map(Event::Jump),
         6 => (0..25_u8).prop_map(Event::Run),
     ]
@@ -111,6 +114,12 @@ fn start() -> Sim {
     for name in MAPS {
         sim.configure(name, "text 0");
     }
+    // What is live before the plan names it, too.
+    let cart = sim.deployment("cart");
+    cart.mount("settings");
+    for _ in 0..8 {
+        cart.tick();
+    }
     sim.run(60);
     assert!(sim.ready());
     sim.checked = true;
@@ -126,6 +135,14 @@ fn happen(sim: &mut Sim, event: &Event) {
                 Some(true) => container["env"] = json!([{"name": "LOG", "value": "debug"}]),
                 Some(false) => container["env"] = json!([{"name": "NEW", "value": "1"}]),
                 None => drop(container.as_object_mut().unwrap().remove("env")),
+            }
+        }),
+        Event::Track(tracked) => sim.edit(|spec| {
+            let cart = spec["components"][1].as_object_mut().unwrap();
+            if *tracked {
+                cart.insert("configMaps".to_owned(), json!(["settings"]));
+            } else {
+                cart.remove("configMaps");
             }
         }),
         Event::Empty(n, empty) => sim.edit(|spec| {
