@@ -308,7 +308,7 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
     let name = set_stable(ctx, data.clone());
     // What was lost before must not hold what may be its mending.
     let rest = tracked(&data).filter(|tracked| known.contains(tracked));
-    snapshots::keep_for(ctx, &name, rest.collect());
+    let _ = snapshots::keep_for(ctx, &name, rest.collect());
     for action in disowned {
         ctx.act(action);
     }

@@ -10,7 +10,9 @@ use k8s_openapi::{
 
 use super::{
     Action, Decision, EventNote, Input, Observed, Scope, Workload, adopt, commands, deletion,
-    rebuild, report, restore, rollout, scope, settle, snapshots, stable, stopped,
+    rebuild,
+    report::{self, stalled_since},
+    restore, rollout, scope, settle, snapshots, stable, stopped,
 };
 use crate::{
     api::{
@@ -268,13 +270,12 @@ impl<'a> Context<'a> {
     /// Looks again at what only somebody outside can clear and no watch tells
     /// of: soon at first, then ever more slowly the longer it has been reported.
     pub(super) fn wake_while_stalled(&mut self, reason: Reason) {
-        let conditions = &self.input.status.conditions;
-        let since = conditions
-            .iter()
-            .find(|c| c.type_ == "Stalled" && c.status == "True" && c.reason == reason.as_str())
-            .map(|c| c.last_transition_time.0);
+        let status = self.input.status;
+        let mut conditions = status.conditions.iter();
+        let same = conditions.any(|c| c.type_ == "Stalled" && c.reason == reason.as_str());
+        let since = stalled_since(status).filter(|_| same);
         let stalled = since.map_or(Duration::ZERO, |since| {
-            Duration::try_from(self.input.now.duration_since(since)).unwrap_or_default()
+            Duration::try_from(self.input.now.duration_since(since.0)).unwrap_or_default()
         });
         self.wake_in(stalled.clamp(FIRST_LOOK, LAST_LOOK));
     }

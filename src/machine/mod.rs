@@ -36,6 +36,7 @@ pub(crate) use context::cut_to;
 pub use context::step;
 pub use needs::{Needs, found, needs};
 pub use records::changes_of;
+pub use report::stalled_since;
 pub use scope::{Scope, scope};
 pub use snapshots::{digests, snapshots, sources};
 pub use stable::holding;

@@ -5,9 +5,11 @@
 //! other.
 
 use super::context::{Context, WAITING, cut};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
 use crate::api::{
     ConditionType::{Ready, Reconciling, RollbackInProgress, RollingOut, Stable, Stalled},
-    Phase, Reason, merge_conditions,
+    Phase, Reason, ReleasePlanStatus, merge_conditions,
 };
 
 /// The content of the plan is released and healthy.
@@ -18,6 +20,20 @@ pub(super) fn ready(ctx: &mut Context<'_>, message: &str) {
 /// Work goes on by itself.
 pub(super) fn progressing(ctx: &mut Context<'_>, reason: Reason, message: &str) {
     set(ctx, reason, message, false, true, false);
+}
+
+/// Since when a plan is stalled for the reason that it is. A condition keeps the
+/// time of its status, also where its reason becomes another one.
+#[must_use]
+pub fn stalled_since(status: &ReleasePlanStatus) -> Option<&Time> {
+    let mut conditions = status.conditions.iter();
+    let stalled = conditions.find(|c| c.type_ == Stalled.as_str() && c.status == "True")?;
+    let told = status.decisions.iter().rev();
+    let told = told.skip_while(|told| told.reason.as_str() != stalled.reason);
+    let told = told.take_while(|told| told.reason.as_str() == stalled.reason);
+    let first = told.last().map(|told| &told.at);
+    let since = &stalled.last_transition_time;
+    Some(first.filter(|first| first.0 > since.0).unwrap_or(since))
 }
 
 /// Nothing goes on until somebody acts.

@@ -163,7 +163,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
     let Some(stable) = ctx.stable() else {
         let name = ctx.status.stable_revision.clone().unwrap_or_default();
         let text = format!(
-            "controllerrevision {name} is gone or damaged, so the rollback cannot go on. Restore it, or take what is live as stable: {} && {} ; then apply the plan again",
+            "controllerrevision {name} is gone or damaged, so the rollback cannot go on. Restore it, labels and annotations included, or take what is live as stable: {} && {} ; then apply the plan again",
             ways::let_go(ctx),
             ways::delete(ctx)
         );

@@ -86,6 +86,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     if let Some(failure) = pass.failure {
         return stopped::failed(ctx, failure);
     }
+    let caveats = snapshots::way_back(ctx);
     let total = ctx.components().count();
     let baking = ctx
         .release()
@@ -96,6 +97,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         format!("Promote {}/{total}", pass.done)
     });
     if let Some((reason, text)) = pass.held {
+        let text = format!("{text}{caveats}");
         return match reason {
             Reason::Paused | Reason::TargetsMissing => report::progressing(ctx, reason, &text),
             _ => report::stalled(ctx, reason, &text),
@@ -108,14 +110,14 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
             Reason::Promoting
         };
         let text = format!(
-            "{} of {total} components are available on {}; waiting for {}",
+            "{} of {total} components are available on {}; waiting for {}{caveats}",
             pass.done,
             target.name,
-            pass.waiting.join(", ")
+            ways::brief(&pass.waiting.join(", "))
         );
         return report::progressing(ctx, reason, &text);
     }
-    bake(ctx, plan, target, baking);
+    bake(ctx, plan, target, baking, &caveats);
 }
 
 /// Holds forward motion because the plan cannot be read, and judges what was
@@ -132,7 +134,7 @@ pub(super) fn hold(ctx: &mut Context<'_>, reason: Reason, text: &str) {
     report::stalled(ctx, reason, text);
 }
 
-fn bake(ctx: &mut Context<'_>, plan: &Plan, target: &Revision, baking: bool) {
+fn bake(ctx: &mut Context<'_>, plan: &Plan, target: &Revision, baking: bool, caveats: &str) {
     let now = ctx.micros();
     let since = match ctx.status.release.as_mut() {
         Some(release) if baking => release.stage_since.clone(),
@@ -160,7 +162,7 @@ fn bake(ctx: &mut Context<'_>, plan: &Plan, target: &Revision, baking: bool) {
             .checked_add(left)
             .map(|until| until.strftime("%H:%M:%SZ").to_string());
         let text = format!(
-            "all components are available on {} and are judged until {}",
+            "all components are available on {} and are judged until {}{caveats}",
             target.name,
             until.unwrap_or_default()
         );

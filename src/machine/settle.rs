@@ -291,7 +291,7 @@ fn prepare(ctx: &mut Context<'_>, desired: &Desired) {
             held::lift(ctx, to);
         }
     }
-    snapshots::way_back(ctx);
+    let _ = snapshots::way_back(ctx);
     // Contents first: whatever names a snapshot finds it.
     for action in desired.keep.clone() {
         ctx.act_once(action);

@@ -319,19 +319,25 @@ fn lack(ctx: &Context<'_>, tracked: &Tracked) -> Option<String> {
     (obstacle.reason != Reason::TargetsMissing).then_some(obstacle.message)
 }
 
-/// Keeps what the stable revision holds before a release leaves it, and tells of
-/// contents that a rollback of this release could not bring back. It is no
-/// obstacle: the release may be what mends it.
-pub(super) fn way_back(ctx: &mut Context<'_>) {
-    if let Some(stable) = ctx.stable() {
-        let frozen = stable.data.components.iter();
-        let held = frozen.flat_map(Frozen::keeps).collect();
-        keep_for(ctx, &stable.name, held);
-    }
+/// Keeps what the stable revision holds while a release leaves it, and tells of
+/// contents that a rollback of this release could not bring back; what it says
+/// stands behind a verdict. It is no obstacle: the release may be what mends it.
+pub(super) fn way_back(ctx: &mut Context<'_>) -> String {
+    let Some(stable) = ctx.stable() else {
+        return String::new();
+    };
+    let frozen = stable.data.components.iter();
+    let held = frozen.flat_map(Frozen::keeps).collect();
+    let lacks = keep_for(ctx, &stable.name, held);
+    lacks.map_or_else(String::new, |lacks| format!("; {lacks}"))
 }
 
-/// The same for contents that a revision holds.
-pub(super) fn keep_for(ctx: &mut Context<'_>, revision: &str, held: BTreeSet<&Tracked>) {
+/// Keeps contents that a revision holds; says what of them is lost.
+pub(super) fn keep_for(
+    ctx: &mut Context<'_>,
+    revision: &str,
+    held: BTreeSet<&Tracked>,
+) -> Option<String> {
     let mut lacks = Vec::new();
     for tracked in held {
         match keep(ctx, tracked, true) {
@@ -340,13 +346,15 @@ pub(super) fn keep_for(ctx: &mut Context<'_>, revision: &str, held: BTreeSet<&Tr
             Err(_) => lacks.extend(lack(ctx, tracked)),
         }
     }
-    if !lacks.is_empty() {
-        let text = format!(
-            "a rollback to {revision} could not bring all configuration back: {}",
-            lacks.join("; ")
-        );
-        tell_lost(ctx, &text);
+    if lacks.is_empty() {
+        return None;
     }
+    let text = format!(
+        "a rollback to {revision} could not bring all configuration back: {}",
+        lacks.join("; ")
+    );
+    tell_lost(ctx, &text);
+    Some(text)
 }
 
 /// Tells of lost contents, unless that was the last that was told of any.

@@ -22,7 +22,7 @@ use crate::{
         ComponentState, ConditionType, Phase, Reason, RefusedContent, ReleasePlanStatus, Stage,
         StoredPlan,
     },
-    machine::{holding, scope},
+    machine::{holding, scope, stalled_since},
     plan::Plan,
 };
 
@@ -258,8 +258,8 @@ impl Facts<'_> {
         {
             return Some(seconds(held));
         }
-        if let Some(stalled) = stalled {
-            return Some(stalled.last_transition_time.clone());
+        if stalled.is_some() {
+            return stalled_since(self.status).cloned();
         }
         if let Some(release) = release {
             return Some(seconds(&release.stage_since));

@@ -127,6 +127,19 @@ impl Facts<'_> {
                     None,
                 )));
             }
+            Reason::RevisionLost => {
+                ways.push(Some(way("restore the record from a backup", None)));
+            }
+            Reason::SnapshotLost => {
+                let give = "give the ConfigMap the contents that were lost";
+                ways.push(Some(way(give, None)));
+                ways.push(abort("end the rollback and keep what is live"));
+            }
+            Reason::ConfigMapEdited => {
+                let give = "keep the edit elsewhere, and give the ConfigMap its contents of then";
+                ways.push(Some(way(give, None)));
+                ways.push(abort("end the rollback and keep what is live"));
+            }
             Reason::Released
             | Reason::BaselineTaken
             | Reason::BaselineUnavailable
@@ -134,10 +147,7 @@ impl Facts<'_> {
             | Reason::RetryIgnored
             | Reason::AbortIgnored
             | Reason::UndoIgnored
-            | Reason::RevisionLost
-            | Reason::SnapshotLost
             | Reason::ConfigMapMissing
-            | Reason::ConfigMapEdited
             | Reason::StatusRebuilt
             | Reason::DeletionFinished => {}
         }

@@ -4,7 +4,10 @@
 use serde_json::json;
 
 use super::sim::*;
-use crate::api::{Cause, ConditionType, Phase, Reason, ReleaseResult, Stage};
+use crate::{
+    api::{Cause, ConditionType, Phase, Reason, ReleaseResult, Stage},
+    machine::stalled_since,
+};
 
 const KEEP: &str = r#"{"deletionPolicy":"Keep"}"#;
 
@@ -400,4 +403,54 @@ fn what_a_deleted_config_map_means_is_said_of_each_kind_of_component() {
         let text = format!("; configmap settings was deleted, and {says}");
         assert!(ready(&sim).ends_with(&text), "{}", ready(&sim));
     }
+}
+
+/// A stall that becomes another one is new, however old the first one is.
+#[test]
+fn what_is_stalled_anew_is_looked_at_soon_and_told_with_its_own_time() {
+    let mut sim = one(component("web", "web:1"));
+    sim.want("web", "web:2-crash");
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.deployment("web").broken = true;
+    sim.run_until("the stall", |sim| sim.reason() == "RollbackStalled");
+    sim.run(3000);
+    let before = stalled_since(&sim.status).unwrap().clone();
+    let stable = sim.status.stable_revision.clone().unwrap();
+    let record = sim.revisions.remove(&stable).unwrap();
+    sim.dirty = true;
+    sim.pass();
+    assert_eq!((sim.reason(), sim.stalled()), ("RevisionLost", true));
+    let since = stalled_since(&sim.status).unwrap();
+    assert!(since.0 > before.0 && since.0 <= sim.now, "{since:?}");
+    sim.revisions.insert(stable, record);
+    sim.run(2);
+    assert_eq!(sim.reason(), "RollbackStalled");
+}
+
+/// It is no obstacle, and whoever looks at the release has to know.
+#[test]
+fn a_release_whose_way_back_is_lost_says_so_as_long_as_it_runs() {
+    let mut sim = one(configured("web", "web:1", "settings"));
+    sim.configure("settings", "new");
+    sim.want("web", "web:2-slow");
+    sim.run_until("it is sent", |sim| sim.image("web") == "web:2-slow");
+    sim.snapshots.retain(|_, text| text != "old");
+    let lost = "could not bring all configuration back: configmap settings-";
+    let releases = |sim: &Sim| sim.status.release.is_some();
+    let mut told = 0;
+    while releases(&sim) {
+        sim.dirty = true;
+        sim.elapse();
+        sim.pass();
+        if releases(&sim) {
+            assert!(ready(&sim).contains(lost), "{}", ready(&sim));
+            told += 1;
+        }
+    }
+    assert!(told > 2 && sim.told(Reason::SnapshotLost) == 1);
+    assert!(
+        sim.ready() && !ready(&sim).contains(lost),
+        "{}",
+        ready(&sim)
+    );
 }

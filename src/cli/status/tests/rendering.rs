@@ -8,8 +8,9 @@ use super::super::{
     model::{Health, Way},
     render::{Layout, fitted, tree},
     text::Line,
+    words::waits_for_person,
 };
-use crate::fields::canon;
+use crate::{api::Reason, fields::canon};
 
 fn shown(cluster: &Cluster, width: usize) -> String {
     text(&tree(
@@ -432,21 +433,18 @@ fn what_was_left_to_another_writer_is_marked() {
     assert!(text.contains("\n✓ web "), "{text}");
 }
 
-/// Whatever else of a release goes on meanwhile.
+/// Whatever else of a release goes on meanwhile. And it is told what to do.
 #[test]
 fn what_waits_for_a_person_is_marked_so() {
-    for reason in [
-        "Contended",
-        "TemplateMismatch",
-        "ConfigMapRefused",
-        "SnapshotLost",
-    ] {
+    for reason in Reason::ALL.iter().filter(|r| waits_for_person(**r)) {
         let held = going(|plan| {
             for condition in plan["status"]["conditions"].as_array_mut().unwrap() {
-                condition["reason"] = json!(reason);
+                condition["reason"] = json!(reason.as_str());
             }
         });
-        assert_eq!(held.status().verdict.health, Health::Failed, "{reason}");
+        let verdict = held.status().verdict;
+        assert_eq!(verdict.health, Health::Failed, "{reason:?}");
+        assert!(!verdict.ways.is_empty(), "{reason:?}");
     }
 }
 
