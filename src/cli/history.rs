@@ -321,7 +321,9 @@ fn result(release: &Release) -> (Style, String) {
 /// What changed, on one line.
 fn told(release: &Release) -> String {
     let Some(changed) = &release.changed else {
-        return "?".to_owned();
+        // What was taken back before it was prepared changed nothing.
+        let nothing = release.result == Some(ReleaseResult::Reverted);
+        return if nothing { "-" } else { "?" }.to_owned();
     };
     let mut parts: Vec<String> = changed
         .iter()

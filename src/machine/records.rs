@@ -167,6 +167,14 @@ pub fn changes_of(stable: &RevisionData, target: &RevisionData) -> Vec<String> {
             };
             changes.push(format!("{}: configmap {}: {text}", now.name, tracked.name));
         }
+        let mut before = before.config_maps.iter();
+        let left = before
+            .by_ref()
+            .filter(|before| now.config_maps.iter().all(|now| now.name != before.name));
+        for left in left {
+            let text = "not tracked any more";
+            changes.push(format!("{}: configmap {}: {text}", now.name, left.name));
+        }
     }
     let rest = changes.len().saturating_sub(CHANGES);
     changes.truncate(CHANGES);

@@ -426,6 +426,9 @@ fn a_config_map_that_leaves_the_plan_leaves_the_template_too() {
         sim.ready() && sim.deployments["web"].named() == ["settings".to_owned()].into()
     });
     assert!(sim.status.config_maps.is_empty());
+    let changes = sim.status.history.last().unwrap().changes.join("; ");
+    let left = "cart: configmap settings: not tracked any more";
+    assert!(changes.contains(left), "{changes}");
 }
 
 /// A snapshot that cannot be read is not lost: nothing fails, nothing is
