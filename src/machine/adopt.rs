@@ -200,13 +200,40 @@ fn tracked(data: &RevisionData) -> impl Iterator<Item = &Tracked> {
     data.components.iter().flat_map(Frozen::keeps)
 }
 
-/// Takes a revision as the stable one; gives its name back.
-pub(super) fn set_stable(ctx: &mut Context<'_>, data: RevisionData) -> String {
+/// Takes a revision as the stable one; gives its name back. What is held in the
+/// place of the one before stays held.
+fn set_stable(ctx: &mut Context<'_>, data: RevisionData) -> String {
+    let name = store_revision(ctx, data);
+    let before = ctx.status.stable_revision.replace(name.clone());
+    for refused in &mut ctx.status.refused {
+        if Some(&refused.revision) == before.as_ref() {
+            refused.revision.clone_from(&name);
+        }
+    }
+    name
+}
+
+/// The same with another record of the same content, by which it is known from
+/// here on.
+pub(super) fn rename_stable(ctx: &mut Context<'_>, data: RevisionData) -> String {
+    let before = ctx.status.stable_revision.clone();
+    let name = set_stable(ctx, data);
+    for record in &mut ctx.status.history {
+        for known in [&mut record.revision, &mut record.from] {
+            if *known == before {
+                *known = Some(name.clone());
+            }
+        }
+    }
+    name
+}
+
+/// Stores a revision; gives its name back.
+pub(super) fn store_revision(ctx: &mut Context<'_>, data: RevisionData) -> String {
     let facts = &ctx.input.world.plan;
     let revision = data.named(&facts.name, &facts.uid);
     let number = ctx.status.history.last().map_or(0, |record| record.number);
     let name = revision.name.clone();
-    ctx.status.stable_revision = Some(name.clone());
     ctx.act(Action::CreateRevision {
         revision: Box::new(revision),
         number,
@@ -254,8 +281,7 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
     let mut joined: Vec<Frozen> = new.iter().filter_map(|view| frozen(*view)).collect();
     // A ConfigMap has one contents in a revision: those that the others rest on.
     let known: Vec<_> = tracked(&current.data).cloned().collect();
-    let joining = joined.iter_mut();
-    for tracked in joining.flat_map(|c| c.config_maps.iter_mut().chain(&mut c.named)) {
+    for tracked in joined.iter_mut().flat_map(|frozen| &mut frozen.config_maps) {
         if let Some(known) = known.iter().find(|known| known.name == tracked.name) {
             tracked.clone_from(known);
         }

@@ -11,7 +11,7 @@ use super::{
     Action, contents,
     context::{Context, conflict, cut},
     desired::{Obstacle, undone},
-    held, rebuild, report, restore, settle, snapshots, stable, stopped,
+    held, pinned, rebuild, report, restore, settle, snapshots, stable, stopped,
     types::TemplateWrite,
     ways,
 };
@@ -327,6 +327,7 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
             "controllerrevision {stable}, which is stable, is gone or damaged, so that nothing could go back to it; restore that one first"
         ));
     };
+    let back = pinned::returned(ctx, to);
     let desired = match undone(ctx, to) {
         Ok(desired) => desired,
         Err(obstacle) => return obstructed(Reason::UndoIgnored, obstacle),
@@ -348,7 +349,7 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     if let Some(release) = &stopped {
         stopped::ended(ctx);
         restore::refuse(ctx);
-        held::hold(ctx, plan, to, stable, &by);
+        held::hold(ctx, plan, &back, stable, &by);
         settle::begin(ctx, &desired);
         if let Some(begun) = ctx.status.release.as_mut() {
             begun.applied.clone_from(&release.applied);
@@ -356,7 +357,7 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         }
         ctx.status.target_revision = None;
     } else {
-        held::hold(ctx, plan, to, stable, &by);
+        held::hold(ctx, plan, &back, stable, &by);
         settle::begin(ctx, &desired);
     }
     if let Some(release) = ctx.status.release.as_mut() {

@@ -115,9 +115,9 @@ pub(super) fn undone(ctx: &Context<'_>, to: &Revision) -> Result<Desired, Obstac
             message,
         });
     }
-    collect(ctx, pinned::spec(ctx, &to.data), |view| {
-        earlier(ctx, view, to)
-    })
+    let to = pinned::returned(ctx, to);
+    let spec = to.data.spec.clone();
+    collect(ctx, spec, |view| earlier(ctx, view, &to))
 }
 
 fn collect<'a>(
@@ -223,8 +223,7 @@ fn earlier(ctx: &Context<'_>, view: View<'_>, to: &Revision) -> Result<Frozen, O
             message: format!("waiting for {target} to exist"),
         });
     };
-    let then = to.data.of(target).or(stable);
-    let Some(then) = then.map(|then| pinned::pinned(ctx, then)) else {
+    let Some(then) = to.data.of(target).or(stable) else {
         return Err(Obstacle {
             reason: Reason::BaselineUnavailable,
             message: format!("component {}: not judged yet", view.scope.name),
@@ -241,7 +240,7 @@ fn earlier(ctx: &Context<'_>, view: View<'_>, to: &Revision) -> Result<Frozen, O
             fields: contents::fields(&then.template, &then.config_maps),
             found: Found::default(),
             emptied: None,
-            ..then
+            ..then.clone()
         }));
     }
     let partial = then.body(&then.fields);
@@ -257,7 +256,7 @@ fn earlier(ctx: &Context<'_>, view: View<'_>, to: &Revision) -> Result<Frozen, O
         .union(&workload.owned);
     Ok(named(Frozen {
         template: put_back(&workload.template, &then.template, &touched),
-        ..then
+        ..then.clone()
     }))
 }
 
@@ -292,7 +291,11 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
             return Ok(stable.clone());
         }
         let fields = contents::fields(&template, &view.scope.tracked);
-        return Ok(frozen(None, template, fields, Found::default()));
+        let named = stable.map_or_else(Vec::new, |stable| pinned::left(&template, stable));
+        return Ok(Frozen {
+            named,
+            ..frozen(None, template, fields, Found::default())
+        });
     }
     if refused && let Some(stable) = stable {
         // The stable values hold in the plan's own fields, whatever somebody

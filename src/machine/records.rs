@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     api::{RefusedContent, ReleasePlanStatus, ReleaseRecord, ReleaseResult},
-    config_maps::rewrite,
+    config_maps::{Tracked, rewrite},
     fields::{canon, diff},
     plan::{Plan, brought_content},
     revision::{Frozen, RevisionData},
@@ -167,11 +167,8 @@ pub fn changes_of(stable: &RevisionData, target: &RevisionData) -> Vec<String> {
             };
             changes.push(format!("{}: configmap {}: {text}", now.name, tracked.name));
         }
-        let mut before = before.config_maps.iter();
-        let left = before
-            .by_ref()
-            .filter(|before| now.config_maps.iter().all(|now| now.name != before.name));
-        for left in left {
+        let tracks = |left: &Tracked| now.config_maps.iter().any(|now| now.name == left.name);
+        for left in before.config_maps.iter().filter(|left| !tracks(left)) {
             let text = "not tracked any more";
             changes.push(format!("{}: configmap {}: {text}", now.name, left.name));
         }

@@ -45,7 +45,7 @@ pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
         ..failure
     };
     to_proven(ctx, &failure);
-    pinned::pin(ctx, Some(failure.cause));
+    pinned::pin(ctx);
     let stable = ctx.status.stable_revision.clone().unwrap_or_default();
     let from = ctx.status.target_revision.as_ref();
     let from = from.map_or_else(String::new, |name| format!(" from {name}"));
@@ -169,9 +169,8 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         );
         return report::stalled(ctx, Reason::RevisionLost, &text);
     };
-    let cause = ctx.release().and_then(|r| Some(r.failure.as_ref()?.cause));
-    if pinned::pin(ctx, cause) {
-        return ctx.wake_in(Duration::ZERO);
+    if pinned::pin(ctx) {
+        return;
     }
     let deadline = ctx
         .input

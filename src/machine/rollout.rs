@@ -97,7 +97,9 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         format!("Promote {}/{total}", pass.done)
     });
     if let Some((reason, text)) = pass.held {
-        let text = format!("{text}{caveats}");
+        // It may end with a command.
+        let gap = if caveats.is_empty() { "" } else { " " };
+        let text = format!("{text}{gap}{caveats}");
         return match reason {
             Reason::Paused | Reason::TargetsMissing => report::progressing(ctx, reason, &text),
             _ => report::stalled(ctx, reason, &text),

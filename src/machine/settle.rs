@@ -288,7 +288,8 @@ fn prepare(ctx: &mut Context<'_>, desired: &Desired) {
     if let Some(to) = release.undo.clone() {
         // Not before: an undo that is taken back has changed nothing.
         if let Some(to) = ctx.revision(Some(&to)) {
-            held::lift(ctx, to);
+            let to = pinned::returned(ctx, to);
+            held::lift(ctx, &to);
         }
     }
     let _ = snapshots::way_back(ctx);

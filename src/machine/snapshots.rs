@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     api::{Cause, ConfigMapStatus, Failure, Reason, ReleasePlanStatus},
-    config_maps::{Kept, MAX_BYTES, Tracked},
+    config_maps::{Kept, MAX_BYTES, Tracked, names},
     plan::Plan,
     revision::{Frozen, Revision},
 };
@@ -84,26 +84,31 @@ pub(super) fn remember(ctx: &mut Context<'_>) {
             let text = format!(
                 "configmap {} was deleted; {}",
                 gone.name,
-                without(&ctx.scope, &gone.name)
+                without(ctx, &gone.name)
             );
             ctx.tell(true, Reason::ConfigMapMissing, &text);
         }
     }
 }
 
-/// What it means that a ConfigMap is gone: pods of templated components read its
-/// contents out of a snapshot, those of followed ones read the ConfigMap.
-fn without(scope: &[Scope], name: &str) -> String {
-    let followed = scope.iter().filter(|scope| {
-        let mut names = scope.config_maps.iter();
-        !scope.leaving && scope.template.is_none() && names.any(|tracked| tracked == name)
+/// What it means that a ConfigMap is gone: pods read it where their template has
+/// its own name, and its contents out of a snapshot where that stands.
+fn without(ctx: &Context<'_>, name: &str) -> String {
+    let tracks = |view: &View<'_>| view.scope.config_maps.iter().any(|known| known == name);
+    let named = |view: &View<'_>| {
+        let live = view.observed.workload.as_ref();
+        live.is_some_and(|live| names(&live.template).contains(name))
+    };
+    let read = ctx.components().filter(|view| {
+        let followed = view.scope.template.is_none();
+        tracks(view) && (followed || named(view))
     });
-    let followed: Vec<String> = followed.map(|scope| scope.target.to_string()).collect();
-    if followed.is_empty() {
+    let read: Vec<String> = read.map(|view| view.scope.target.to_string()).collect();
+    if read.is_empty() {
         return "the contents that it had stay in use".to_owned();
     }
-    let followed = ways::brief(&followed.join(" and "));
-    format!("no new pod of {followed} can start until it exists")
+    let read = ways::brief(&read.join(" and "));
+    format!("no new pod of {read} can start until it exists")
 }
 
 /// The tracked ConfigMaps of whose contents nothing is known: those that do not
@@ -226,6 +231,11 @@ fn keep(ctx: &Context<'_>, tracked: &Tracked, was_kept: bool) -> Result<Option<A
                     "waiting for configmap {name} to exist; it was deleted before its contents were kept"
                 );
                 obstacle(Reason::TargetsMissing, text)
+            } else if source.is_none() {
+                let text = format!(
+                    "configmap {snapshot}, which kept contents of configmap {name}, was deleted, and the plan does not track {name} any more, so that nothing can be made again from it; add it to spec.components[].configMaps and give it the contents of then ({digest}), or restore {snapshot}"
+                );
+                obstacle(Reason::SnapshotLost, text)
             } else {
                 let text = format!(
                     "configmap {snapshot}, which kept contents of configmap {name}, was deleted, and {name} does not have them any more; give {name} those of then, as a backup has them ({digest}): any others are released as new content"
@@ -282,14 +292,13 @@ pub(super) fn caveats(ctx: &mut Context<'_>) -> String {
     let mut text = String::new();
     let gone = ctx.status.config_maps.iter().filter(|c| c.missing);
     let gone: Vec<&str> = gone.map(|c| c.name.as_str()).collect();
-    if !gone.is_empty() {
-        for gone in gone {
-            let without = without(&ctx.scope, gone);
-            text = format!("{text}; configmap {gone} was deleted, and {without}");
-        }
+    for gone in gone {
+        let without = without(ctx, gone);
+        text = format!("{text}; configmap {gone} was deleted, and {without}");
     }
     let in_use = in_use(ctx).into_iter();
-    let lacks: Vec<String> = in_use.filter_map(|tracked| lack(ctx, &tracked)).collect();
+    let lacks = in_use.filter_map(|tracked| keep(ctx, &tracked, true).err());
+    let lacks: Vec<String> = lacks.filter_map(in_doubt).collect();
     if !lacks.is_empty() {
         let lacks = format!(
             "a rollback could not bring all configuration back: {}",
@@ -314,8 +323,7 @@ fn in_use(ctx: &Context<'_>) -> BTreeSet<Tracked> {
 
 /// Why contents are not kept and cannot be. What only cannot be read is not in
 /// doubt.
-fn lack(ctx: &Context<'_>, tracked: &Tracked) -> Option<String> {
-    let obstacle = keep(ctx, tracked, true).err()?;
+fn in_doubt(obstacle: Obstacle) -> Option<String> {
     (obstacle.reason != Reason::TargetsMissing).then_some(obstacle.message)
 }
 
@@ -343,7 +351,7 @@ pub(super) fn keep_for(
         match keep(ctx, tracked, true) {
             Ok(Some(action)) => ctx.act_once(action),
             Ok(None) => {}
-            Err(_) => lacks.extend(lack(ctx, tracked)),
+            Err(obstacle) => lacks.extend(in_doubt(obstacle)),
         }
     }
     if lacks.is_empty() {

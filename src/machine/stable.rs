@@ -20,7 +20,7 @@ use crate::{
         RefusedTemplate, ReleaseKind, ReleasePlanStatus, ReleaseResult,
     },
     fields::{FieldSet, canon, put_back},
-    plan::Plan,
+    plan::{Plan, brought_content},
     revision::{Frozen, Revision},
 };
 
@@ -155,6 +155,10 @@ pub fn holding<'a>(
     // component may track as well.
     let reads = |scope: &Scope| scope.template.is_none() && !scope.config_maps.is_empty();
     let reads = scope.iter().any(reads);
+    // Once something else was released it still stays away, and is no last word.
+    let mut brought = status.history.iter().rev();
+    let brought = brought.find(|r| r.result == ReleaseResult::Succeeded && brought_content(r));
+    let is_undone = brought.is_some_and(|record| record.kind == ReleaseKind::Undo);
     status.refused.iter().rev().find(|r| {
         let followed = r.spec.is_none() || (reads && !r.live.is_empty());
         let same = content.is_some() && r.spec.as_deref() == content;
@@ -163,7 +167,7 @@ pub fn holding<'a>(
             let mut present = scope.iter().filter(|scope| !scope.leaving);
             present.any(|scope| scope.target.to_ref() == live.workload)
         };
-        let undone = r.cause == Cause::Undone && r.live.iter().any(present);
+        let undone = is_undone && r.cause == Cause::Undone && r.live.iter().any(present);
         same || undone || (followed && last == Some(r.revision.as_str()))
     })
 }
@@ -450,19 +454,14 @@ pub(super) fn strays(workload: &Workload, fields: &FieldSet) -> bool {
 /// be owned. True if there was something to replace.
 fn rotate(ctx: &mut Context<'_>, desired: &Desired, stable: &Revision) -> bool {
     let facts = &ctx.input.world.plan;
-    let revision = desired.data().named(&facts.name, &facts.uid);
-    if revision.name == stable.name {
+    let data = desired.data();
+    if data.clone().named(&facts.name, &facts.uid).name == stable.name {
         return false;
     }
-    let number = ctx.status.history.last().map_or(0, |record| record.number);
     for action in desired.keep.clone() {
         ctx.act_once(action);
     }
-    ctx.status.stable_revision = Some(revision.name.clone());
-    ctx.act(Action::CreateRevision {
-        revision: Box::new(revision),
-        number,
-    });
+    let _ = adopt::rename_stable(ctx, data);
     true
 }
 
