@@ -158,7 +158,10 @@ fn take(ctx: &mut Context<'_>, plan: &Plan) {
             canon: canon::CANON_VERSION,
             // What the plan asks for was not released yet.
             spec: String::new(),
-            components: ctx.components().filter_map(frozen).collect(),
+            components: ctx
+                .components()
+                .filter_map(|view| frozen(ctx, view))
+                .collect(),
         },
     };
     if let Some(text) = too_large(&data) {
@@ -241,7 +244,7 @@ pub(super) fn store_revision(ctx: &mut Context<'_>, data: RevisionData) -> Strin
     name
 }
 
-fn frozen(view: View<'_>) -> Option<Frozen> {
+fn frozen(ctx: &Context<'_>, view: View<'_>) -> Option<Frozen> {
     let workload = view.observed.workload.as_ref()?;
     Some(Frozen {
         name: view.scope.name.clone(),
@@ -258,7 +261,7 @@ fn frozen(view: View<'_>) -> Option<Frozen> {
         } else {
             Vec::new()
         },
-        named: pinned::of(view),
+        named: pinned::of(ctx, view),
     })
 }
 
@@ -278,7 +281,7 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
     if new.is_empty() && left.is_empty() {
         return false;
     }
-    let mut joined: Vec<Frozen> = new.iter().filter_map(|view| frozen(*view)).collect();
+    let mut joined: Vec<Frozen> = new.iter().filter_map(|view| frozen(ctx, *view)).collect();
     // A ConfigMap has one contents in a revision: those that the others rest on.
     let known: Vec<_> = tracked(&current.data).cloned().collect();
     for tracked in joined.iter_mut().flat_map(|frozen| &mut frozen.config_maps) {

@@ -26,13 +26,26 @@ use crate::{
     revision::{Frozen, Revision, RevisionData},
 };
 
-/// The contents that a live template stands for by names of its own. Of a
-/// followed workload these belong to its content and go back themselves.
-pub(super) fn of(view: View<'_>) -> Vec<Tracked> {
-    let live = view.observed.workload.as_ref();
-    let live = live.filter(|_| view.scope.template.is_some());
-    let named = |live| named(live, view.scope.tracked.iter().cloned());
-    live.map_or_else(Vec::new, |live| named(&live.template))
+/// The contents that a live template stands for by names of its own, and those of
+/// snapshots that it names, as where a status was lost. What a followed workload
+/// names itself belongs to its content and goes back so.
+pub(super) fn of(ctx: &Context<'_>, view: View<'_>) -> Vec<Tracked> {
+    let Some(live) = view.observed.workload.as_ref() else {
+        return Vec::new();
+    };
+    let world = ctx.input.world;
+    let known = world.known.iter().map(|known| &known.revision);
+    let known = known.chain(world.revisions.values().map(AsRef::as_ref));
+    let known = known.filter_map(|revision| revision.data.of(&view.scope.target));
+    let known = known.flat_map(Frozen::keeps).chain(&view.scope.tracked);
+    let names = names(&live.template);
+    let left = known.filter(|tracked| names.contains(&tracked.snapshot));
+    let own = view.scope.tracked.iter().filter(|tracked| {
+        let templated = view.scope.template.is_some();
+        templated && names.contains(&tracked.name)
+    });
+    let all: BTreeSet<&Tracked> = left.chain(own).collect();
+    all.into_iter().cloned().collect()
 }
 
 fn named(template: &Value, tracked: impl Iterator<Item = Tracked>) -> Vec<Tracked> {
@@ -46,7 +59,8 @@ fn named(template: &Value, tracked: impl Iterator<Item = Tracked>) -> Vec<Tracke
 pub(super) fn left(template: &Value, before: &Frozen) -> Vec<Tracked> {
     let names = names(template);
     let left = before.keeps().filter(|t| names.contains(&t.snapshot));
-    left.cloned().collect()
+    let left: BTreeSet<&Tracked> = left.collect();
+    left.into_iter().cloned().collect()
 }
 
 /// Keeps the contents of ConfigMaps that a plan begins to track, for the stable

@@ -3,7 +3,7 @@
 use super::sim::Sim;
 use crate::{
     api::{Cause, ConditionType, ReleasePlanStatus, Stage},
-    config_maps::rewrite,
+    config_maps::{names, rewrite},
     fields::{FieldSet, canon, project},
     machine::{Action, Decision, TemplateWrite, World, context::is_complete},
     plan::{Target, abortable, is_lost, retryable, undoable},
@@ -19,6 +19,27 @@ pub(super) fn check(sim: &Sim, world: &World, decision: &Decision) {
     failures_lead_to_what_was_proven(sim, decision);
     memory_is_bounded(decision);
     orders_in_messages_can_be_pasted(decision);
+    revisions_keep_what_their_templates_name(sim, decision);
+}
+
+/// A snapshot that a template of a revision names is kept for that revision.
+fn revisions_keep_what_their_templates_name(sim: &Sim, decision: &Decision) {
+    for action in &decision.actions {
+        let Action::CreateRevision { revision, .. } = action else {
+            continue;
+        };
+        for frozen in &revision.data.components {
+            let names = names(&frozen.template).into_iter();
+            for name in names.filter(|name| sim.snapshots.contains_key(name)) {
+                assert!(
+                    frozen.keeps().any(|kept| kept.snapshot == name),
+                    "{} of {} is not kept: {frozen:#?}",
+                    name,
+                    revision.name
+                );
+            }
+        }
+    }
 }
 
 /// Each reason stands with the same one of `Ready`, `Reconciling` and `Stalled`

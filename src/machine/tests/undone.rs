@@ -285,6 +285,29 @@ fn an_undo_of_followed_workloads_says_so_until_something_else_comes() {
     assert!(sim.ready(), "{:#?}", sim.status.refused);
 }
 
+/// Also where it is the other component that something else is released of: what
+/// was undone stays away, and the release is not told as a failure.
+#[test]
+fn a_release_after_an_undo_is_told_as_what_it_is() {
+    let (mut sim, first, _) = mixed(|_| {});
+    sim.deployment("web").set_image("web:2");
+    sim.run_to_the_end();
+    undo(&mut sim, &first);
+    sim.run_to_the_end();
+    sim.run(10);
+    assert_eq!((sim.reason(), sim.image("web")), ("Undone", "web:1"));
+    sim.want("api", "api:3");
+    sim.run_to_the_end();
+    sim.run(10);
+    assert_eq!((sim.image("api"), sim.image("web")), ("api:3", "web:1"));
+    assert!(sim.ready(), "{:#?}", sim.status.conditions);
+    sim.deployment("web").set_image("web:2");
+    sim.dirty = true;
+    sim.run(10);
+    assert_eq!(sim.image("web"), "web:1", "it stays away");
+    assert!(sim.ready(), "{:#?}", sim.status.conditions);
+}
+
 /// Newer content of the plan that came in a rollback is not judged with it.
 #[test]
 fn content_that_came_in_a_rollback_of_followed_workloads_is_not_judged_with_it() {
