@@ -70,8 +70,17 @@ pub fn needs(
             .collect(),
         pods: release.is_some_and(|r| !matches!(r.stage, Stage::Settle | Stage::Stopped)),
         revisions,
-        known: !facts.deleting && (status.phase.is_none() || is_lost(status)),
+        known: !facts.deleting && (is_new(status) || is_lost(status)),
     }
+}
+
+/// Whether the status says of nothing that it was ever stable or released: the
+/// plan is new, or its status is gone and something else was in the way since.
+fn is_new(status: &ReleasePlanStatus) -> bool {
+    matches!(status.phase, None | Some(Phase::Pending))
+        && status.stable_revision.is_none()
+        && status.release.is_none()
+        && status.history.is_empty()
 }
 
 /// Whether other content is live than the plan asks for, so that which contents

@@ -124,3 +124,21 @@ fn a_new_plan_that_crashed_on_its_first_status_is_no_loss() {
         );
     }
 }
+
+/// It is told from the revisions also where something else had to be told first.
+#[test]
+fn what_is_in_the_way_when_a_status_is_lost_does_not_make_the_plan_a_new_one() {
+    let mut sim = pair();
+    sim.want("cart", "cart:2-unready");
+    sim.run(10);
+    let kept = sim.revisions.len();
+    lose(&mut sim);
+    sim.incumbents.insert("web".to_owned(), "other".to_owned());
+    sim.run(10);
+    assert_eq!(sim.reason(), "Conflict");
+    sim.incumbents.clear();
+    sim.dirty = true;
+    sim.run(10);
+    assert_eq!((sim.reason(), sim.stalled()), ("StatusLost", true));
+    assert_eq!((sim.journal.len(), sim.revisions.len()), (0, kept));
+}
