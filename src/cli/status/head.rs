@@ -7,10 +7,10 @@ use super::{
     model::{ComponentView, Health, PlanStatus, Verdict},
     pods::age,
     render::{Layout, TEXT, labelled, mark, told},
-    said::once,
+    said::{beside_cause, once},
     text::{Line, Tone, clock, span},
 };
-use crate::api::{Reason, Stage};
+use crate::api::Stage;
 
 /// The one reason, and what follows from it.
 pub(super) fn head(plan: &PlanStatus, now: Timestamp, layout: Layout) -> Vec<Line> {
@@ -60,21 +60,10 @@ fn why(verdict: &Verdict, layout: Layout) -> Vec<Line> {
     let mut lines = Vec::new();
     if let Some(cause) = &verdict.cause {
         lines.extend(labelled("Why", Tone::Plain, &cause.told(), layout));
-        // These only add what is shown anyway.
-        let said = [
-            Reason::RolledBack,
-            Reason::Undone,
-            Reason::Frozen,
-            Reason::RollbackStarted,
-            Reason::RollingBack,
-            Reason::Reverted,
-            Reason::RollbackAborted,
-        ];
-        if said.iter().any(|reason| reason.as_str() == verdict.reason) {
-            return lines;
+        let text = once(beside_cause(verdict), &verdict.ways);
+        if !text.is_empty() {
+            lines.extend(labelled("Now", Tone::Plain, &text, layout));
         }
-        let text = once(&verdict.message, &verdict.ways);
-        lines.extend(labelled("Now", Tone::Plain, &text, layout));
     } else if !verdict.message.is_empty() {
         let text = once(&verdict.message, &verdict.ways);
         lines.extend(labelled("Why", Tone::Plain, &text, layout));

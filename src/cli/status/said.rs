@@ -5,12 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use super::model::Way;
+use super::model::{Verdict, Way};
+use crate::api::Reason;
 
 /// What a command begins with in a message, and what stands behind it if text
 /// follows.
 const BEGIN: &str = "kubectl ";
-const END: &str = " ;";
+const ENDS: [&str; 3] = [" ;", "; ", " )"];
+/// What stands before that for which orders wait.
+const MEANWHILE: &str = "; meanwhile, ";
 /// What stands between two parts of a message.
 const BREAKS: [&str; 3] = [". ", "; ", ", or "];
 
@@ -24,13 +27,8 @@ pub(in crate::cli) fn once(message: &str, ways: &[Way]) -> String {
     let mut rest = message;
     while let Some(start) = rest.find(BEGIN) {
         let (before, command) = rest.split_at(start);
-        let end = command.find(END).unwrap_or(command.len());
-        let (command, after) = command.split_at(end);
-        // The operator's messages may go on after it in this way, too.
-        let (command, after) = match command.find("; meanwhile, ") {
-            Some(at) => (&command[..at], &rest[start + at..]),
-            None => (command, after),
-        };
+        let ends = ENDS.iter().filter_map(|text| command.find(text));
+        let (command, after) = command.split_at(ends.min().unwrap_or(command.len()));
         if effect(command).is_some_and(|effect| known.contains(&effect)) {
             let lead = BREAKS.iter().filter_map(|text| before.rfind(text)).max();
             kept.push_str(&before[..lead.unwrap_or(0)]);
@@ -42,7 +40,36 @@ pub(in crate::cli) fn once(message: &str, ways: &[Way]) -> String {
     }
     kept.push_str(rest);
     let kept = kept.trim_start_matches([' ', ';', ',']).trim_end();
-    kept.replace(" ;", ";")
+    kept.replace(" ;", ";").replace(" )", ")")
+}
+
+/// Reasons with a cause of which the message tells that again, and what else
+/// their messages say: nothing but what orders wait for, or what goes on.
+const CAUSED: [Reason; 7] = [
+    Reason::RolledBack,
+    Reason::Undone,
+    Reason::Frozen,
+    Reason::RollbackStarted,
+    Reason::RollingBack,
+    Reason::Reverted,
+    Reason::RollbackAborted,
+];
+
+/// What a message says beside its cause, which is shown by itself.
+pub(super) fn beside_cause(verdict: &Verdict) -> &str {
+    let message = verdict.message.as_str();
+    let is = |reason: &Reason| reason.as_str() == verdict.reason;
+    if verdict.cause.is_none() || !CAUSED.iter().any(is) {
+        return message;
+    }
+    if is(&Reason::RollingBack)
+        && let Some(at) = message.rfind("; waiting for ")
+    {
+        return &message[at + "; ".len()..];
+    }
+    message
+        .rfind(MEANWHILE)
+        .map_or("", |at| &message[at + MEANWHILE.len()..])
 }
 
 /// What a command brings about, whether kubectl or Belay does it.
@@ -123,6 +150,16 @@ mod tests {
         ] {
             assert_eq!(told(&message, &[command]), expected);
         }
+    }
+
+    /// Somebody's Deployment is paused by itself, in a rollback.
+    #[test]
+    fn a_command_in_brackets_is_left_out_without_them() {
+        let message = "waiting for deployment web: 0 of 2 pods (paused by its own spec.paused; to go on: kubectl rollout resume deployment/web -n web ), deployment cart to go back";
+        assert_eq!(
+            told(message, &["kubectl rollout resume deployment/web -n web"]),
+            "waiting for deployment web: 0 of 2 pods (paused by its own spec.paused), deployment cart to go back"
+        );
     }
 
     #[test]

@@ -4,5 +4,6 @@
 mod absent;
 mod configuration;
 mod following;
+mod messages;
 mod rendering;
 mod speed;
