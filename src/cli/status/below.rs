@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{
     model::{ComponentView, Health, PodTrouble, Verdict, Way},
     pods::age,
+    said::doubts_of,
     verdict::{AWAY, EDITED, Facts, OVERDUE},
 };
 use crate::{
@@ -67,9 +68,10 @@ pub(super) fn agree(
     let worst = worst(components);
     match (verdict.health, worst) {
         (Health::Ok, Health::Failed) => {
+            let doubts = doubts_of(verdict).to_owned();
             verdict.health = worst;
             "Was healthy when it was released, and is not now".clone_into(&mut verdict.title);
-            verdict.message = unwell(components);
+            verdict.message = with_doubts(components, &doubts);
             // Since when is not known here.
             verdict.since = None;
             "nothing goes back by itself: only a release is judged".clone_into(&mut verdict.next);
@@ -79,6 +81,7 @@ pub(super) fn agree(
             }
         }
         (Health::Ok, Health::Working | Health::Held) => {
+            let doubts = doubts_of(verdict).to_owned();
             verdict.health = worst;
             let short = |c: &ComponentView| c.deployment.is_some_and(|d| d.available < d.wanted);
             let title = if components.iter().any(short) {
@@ -87,7 +90,7 @@ pub(super) fn agree(
                 "Released; workloads are changing at present"
             };
             title.clone_into(&mut verdict.title);
-            verdict.message = unwell(components);
+            verdict.message = with_doubts(components, &doubts);
             verdict.since = None;
         }
         (Health::Held, Health::Failed) => {
@@ -173,6 +176,15 @@ fn worst(components: &[ComponentView]) -> Health {
     let order = [Health::Failed, Health::Held, Health::Working];
     let mut order = order.into_iter();
     order.find(|health| has(*health)).unwrap_or(Health::Ok)
+}
+
+/// The same with what was in doubt before, which matters now.
+fn with_doubts(components: &[ComponentView], doubts: &str) -> String {
+    let unwell = unwell(components);
+    if doubts.is_empty() {
+        return unwell;
+    }
+    format!("{unwell}; {doubts}")
 }
 
 /// What is not as it should be of each workload.

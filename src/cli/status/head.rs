@@ -7,7 +7,7 @@ use super::{
     model::{ComponentView, Health, PlanStatus, Verdict},
     pods::age,
     render::{Layout, TEXT, labelled, mark, told},
-    said::{beside_cause, once},
+    said::{once, parts},
     text::{Line, Tone, clock, span},
 };
 use crate::api::Stage;
@@ -54,20 +54,23 @@ pub(super) fn head(plan: &PlanStatus, now: Timestamp, layout: Layout) -> Vec<Lin
 }
 
 fn why(verdict: &Verdict, layout: Layout) -> Vec<Line> {
-    if verdict.health == Health::Ok {
-        return Vec::new();
-    }
+    let (message, doubts) = parts(verdict);
     let mut lines = Vec::new();
-    if let Some(cause) = &verdict.cause {
-        lines.extend(labelled("Why", Tone::Plain, &cause.told(), layout));
-        let text = once(beside_cause(verdict), &verdict.ways);
+    let mut tell = |label: &str, text: &str| {
         if !text.is_empty() {
-            lines.extend(labelled("Now", Tone::Plain, &text, layout));
+            lines.extend(labelled(label, Tone::Plain, text, layout));
         }
-    } else if !verdict.message.is_empty() {
-        let text = once(&verdict.message, &verdict.ways);
-        lines.extend(labelled("Why", Tone::Plain, &text, layout));
+    };
+    match &verdict.cause {
+        // That all is well needs no words.
+        _ if verdict.health == Health::Ok => {}
+        Some(cause) => {
+            tell("Why", &cause.told());
+            tell("Now", &once(message, &verdict.ways));
+        }
+        None => tell("Why", &once(message, &verdict.ways)),
     }
+    tell("But", &once(doubts, &verdict.ways));
     lines
 }
 

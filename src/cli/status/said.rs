@@ -43,8 +43,7 @@ pub(in crate::cli) fn once(message: &str, ways: &[Way]) -> String {
     kept.replace(" ;", ";").replace(" )", ")")
 }
 
-/// Reasons with a cause of which the message tells that again, and what else
-/// their messages say: nothing but what orders wait for, or what goes on.
+/// Reasons with a cause of which the message tells that again.
 const CAUSED: [Reason; 7] = [
     Reason::RolledBack,
     Reason::Undone,
@@ -54,22 +53,50 @@ const CAUSED: [Reason; 7] = [
     Reason::Reverted,
     Reason::RollbackAborted,
 ];
+/// What stands before a way back that is lost, and in the midst of it.
+const LOST: [&str; 2] = ["; a rollback ", " could not bring all configuration back: "];
 
-/// What a message says beside its cause, which is shown by itself.
-pub(super) fn beside_cause(verdict: &Verdict) -> &str {
-    let message = verdict.message.as_str();
+/// What a message says of a plan, and behind it what is in doubt nevertheless, such
+/// as a way back.
+fn doubts<'a>(reason: &str, message: &'a str) -> (&'a str, &'a str) {
+    let at_rest = [Reason::RolledBack, Reason::Undone].map(Reason::as_str);
+    let end = if reason == Reason::Released.as_str() {
+        const WELL: &str = "is released and healthy";
+        message.find(WELL).map(|at| at + WELL.len())
+    } else if at_rest.contains(&reason) {
+        // What was refused may be told of with any words.
+        const AGAIN: [&str; 2] = ["belay.dev/retry=", "--overwrite"];
+        let order = message.rfind(AGAIN[0]);
+        let end = order.and_then(|order| Some(order + message[order..].find(AGAIN[1])?));
+        end.map(|end| end + AGAIN[1].len())
+    } else {
+        let lost = message.rfind(LOST[1]);
+        lost.and_then(|lost| message[..lost].rfind(LOST[0]))
+    };
+    let (said, doubts) = message.split_at(end.unwrap_or(message.len()));
+    let doubts = doubts.trim_start_matches([' ', ';']);
+    (said, doubts.strip_prefix("meanwhile, ").unwrap_or(doubts))
+}
+
+/// The same of a verdict: without its cause, which is shown by itself.
+pub(super) fn parts(verdict: &Verdict) -> (&str, &str) {
+    let (message, doubts) = doubts(&verdict.reason, &verdict.message);
     let is = |reason: &Reason| reason.as_str() == verdict.reason;
     if verdict.cause.is_none() || !CAUSED.iter().any(is) {
-        return message;
+        return (message, doubts);
     }
-    if is(&Reason::RollingBack)
-        && let Some(at) = message.rfind("; waiting for ")
-    {
-        return &message[at + "; ".len()..];
-    }
-    message
-        .rfind(MEANWHILE)
-        .map_or("", |at| &message[at + MEANWHILE.len()..])
+    let begin = if is(&Reason::RollingBack) {
+        message.rfind("; waiting for ").map(|at| at + "; ".len())
+    } else {
+        None
+    };
+    let begin = begin.or_else(|| Some(message.rfind(MEANWHILE)? + MEANWHILE.len()));
+    (begin.map_or("", |begin| &message[begin..]), doubts)
+}
+
+/// What is in doubt of a plan that is released.
+pub(super) fn doubts_of(verdict: &Verdict) -> &str {
+    doubts(&verdict.reason, &verdict.message).1
 }
 
 /// What a command brings about, whether kubectl or Belay does it.

@@ -58,3 +58,64 @@ fn a_rollback_says_what_it_waits_for_and_what_orders_wait_for() {
         assert!(!text.contains("  Now "), "{text}");
     }
 }
+
+/// A way back that is lost is no fault of what is live, and has to be seen.
+#[test]
+fn what_is_in_doubt_of_a_plan_stands_below_what_is_said_of_it() {
+    let lost = "a rollback could not bring all configuration back: configmap cart-config-1, which kept contents of configmap cart-config, was deleted";
+    let gone = "configmap web-config was deleted, and no new pod can start";
+    let well = format!("{STABLE} is released and healthy");
+    let live = || configured('a', 'b', &snapshot('a'), false);
+    let text = shown(&live(), 300);
+    assert!(!text.contains("  But "), "{text}");
+    let message = format!("{well}; {gone}; {lost}");
+    let text = shown(&saying(live(), "Released", &message), 400);
+    assert!(text.starts_with("✓ shop"), "{text}");
+    assert!(
+        text.contains(&format!("  But     {gone}; {lost}\n")),
+        "{text}"
+    );
+    assert!(!text.contains("  Why "), "{text}");
+    // It is not forgotten where something breaks.
+    let mut broken = saying(live(), "Released", &message);
+    broken.deployments[0].status.available_replicas = 0;
+    broken.deployments[0].status.ready_replicas = 0;
+    let text = shown(&broken, 400);
+    assert!(text.contains("0 of 2 pods are available"), "{text}");
+    assert!(text.contains(lost), "{text}");
+    // Behind the ways out of a rollback, and of an undo.
+    let order = "undo to shop-0123456789 waits until the plan is valid";
+    let again =
+        format!("kubectl annotate relplan shop -n web belay.dev/retry={TARGET} --overwrite");
+    for (more, told) in [
+        (format!(" ; {lost}"), lost.to_owned()),
+        (
+            format!(" ; {lost}; meanwhile, {order}"),
+            format!("{lost}; meanwhile, {order}"),
+        ),
+        (format!("; meanwhile, {order}"), order.to_owned()),
+    ] {
+        let message = format!("rolled back: {CRASH}. Try again: {again}{more}");
+        let text = shown(&saying(rolled_back(), "RolledBack", &message), 400);
+        assert!(text.contains(&format!("  But     {told}\n")), "{text}");
+        assert!(!text.contains("  Now "), "{text}");
+    }
+    // And behind what a release waits for, or a pause.
+    let lost = lost.replace("a rollback", "a rollback to shop-1");
+    let pause = r#"held. To go on: kubectl patch relplan shop -n web --type merge -p '{"spec":{"paused":false}}'"#;
+    for (reason, message, told) in [
+        (
+            "Promoting",
+            "waiting for deployment web",
+            "waiting for deployment web",
+        ),
+        ("Paused", pause, "held"),
+    ] {
+        let text = shown(
+            &saying(promoting(), reason, &format!("{message}; {lost}")),
+            400,
+        );
+        assert!(text.contains(&format!("  Why     {told}\n")), "{text}");
+        assert!(text.contains(&format!("  But     {lost}\n")), "{text}");
+    }
+}
