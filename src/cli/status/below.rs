@@ -124,7 +124,7 @@ fn not_seen(verdict: &mut Verdict, facts: &Facts<'_>, unseen: &Unseen) {
         },
         reason: EDITED.to_owned(),
         title,
-        message: format!("before that: {} ({})", verdict.message, verdict.reason),
+        message: format!("before that it was {}: {}", verdict.reason, verdict.message),
         cause: None,
         since: unseen.at.clone(),
         next: "the operator looks at an edit within seconds while it runs".to_owned(),

@@ -7,7 +7,7 @@ use super::{
     model::{ComponentView, Health, PlanStatus, Verdict},
     pods::age,
     render::{Layout, TEXT, labelled, mark, told},
-    said::{once, parts},
+    said::{self, once, parts},
     text::{Line, Tone, clock, span},
 };
 use crate::api::Stage;
@@ -58,7 +58,8 @@ fn why(verdict: &Verdict, layout: Layout) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut tell = |label: &str, text: &str| {
         if !text.is_empty() {
-            lines.extend(labelled(label, Tone::Plain, text, layout));
+            let head = Line::of(Tone::Faint, &format!("  {label}")).to(TEXT);
+            lines.extend(said::lines(head, text, layout.width, layout.most()));
         }
     };
     match &verdict.cause {

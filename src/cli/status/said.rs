@@ -5,12 +5,17 @@
 
 use std::collections::BTreeSet;
 
-use super::model::{Verdict, Way};
+use super::{
+    model::{Verdict, Way},
+    text::{Line, Tone},
+};
 use crate::api::Reason;
 
 /// What a command begins with in a message, and what stands behind it if text
 /// follows.
 const BEGIN: &str = "kubectl ";
+/// The same with what leads to it.
+const LED: &str = ": kubectl ";
 const ENDS: [&str; 3] = [" ;", "; ", " )"];
 /// What stands before that for which orders wait.
 const MEANWHILE: &str = "; meanwhile, ";
@@ -97,6 +102,34 @@ pub(super) fn parts(verdict: &Verdict) -> (&str, &str) {
 /// What is in doubt of a plan that is released.
 pub(super) fn doubts_of(verdict: &Verdict) -> &str {
     doubts(&verdict.reason, &verdict.message).1
+}
+
+/// A text below `head`, which may be a label: words within a width and on `most`
+/// lines, and each command on a line of its own that is never broken, so that it can
+/// be pasted.
+pub(in crate::cli) fn lines(head: Line, text: &str, width: usize, most: usize) -> Vec<Line> {
+    let indent = Line::default().to(head.width());
+    let mut begun = head;
+    let mut lines = Vec::new();
+    let mut rest = text;
+    loop {
+        let start = rest.find(LED).map(|start| start + ": ".len());
+        let (words, command) = rest.split_at(start.unwrap_or(rest.len()));
+        let words = words.trim_matches([' ', ';', ',']);
+        if !words.is_empty() {
+            let line = begun.and(Tone::Plain, words);
+            lines.extend(line.wrap(width, &indent, most));
+            begun = indent.clone();
+        }
+        if start.is_none() {
+            return lines;
+        }
+        let ends = ENDS.iter().filter_map(|text| command.find(text));
+        let (command, after) = command.split_at(ends.min().unwrap_or(command.len()));
+        lines.push(begun.and(Tone::Strong, command).whole());
+        begun = indent.clone();
+        rest = after.strip_prefix(" )").unwrap_or(after);
+    }
 }
 
 /// What a command brings about, whether kubectl or Belay does it.

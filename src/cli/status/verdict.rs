@@ -214,11 +214,11 @@ impl Facts<'_> {
             (false, false) => "The last edit is not looked at by the operator yet",
         };
         let message = format!(
-            "the plan is at generation {}, the operator has seen {}; before that: {} ({})",
+            "the plan is at generation {}, the operator has seen {}; before that it was {}: {}",
             self.stored.metadata.generation.unwrap_or_default(),
             self.status.observed_generation.unwrap_or_default(),
-            ready.message,
             ready.reason,
+            ready.message,
         );
         let next = if is_delete {
             "the operator lets its workloads go, or back first, while it runs"
@@ -260,8 +260,8 @@ impl Facts<'_> {
         let (text, _) = self.next(reason_of(ready));
         let title = "Nobody has judged this since it was due: is the operator running?";
         let message = format!(
-            "due was: {text}; before that: {} ({})",
-            ready.message, ready.reason
+            "due was: {text}; before that it was {}: {}",
+            ready.reason, ready.message
         );
         let next = "the operator judges it within seconds once it runs";
         Verdict {

@@ -53,7 +53,7 @@ fn a_deadline_that_nobody_judged_tells_that_the_operator_is_away() {
     .collect();
     for words in [
         "✗ shop  Nobody has judged this since it was due",
-        "due was: all goes back if web makes no progress; before that: 2 of 3",
+        "due was: all goes back if web makes no progress; before that it was Promoting: 2 of 3",
         "03:00:12Z, 4m ago",
     ] {
         assert!(text.contains(words), "{text}");

@@ -1,10 +1,12 @@
 //! What of the operator's words stands on top, and what a person can paste.
 
+use expect_test::expect_file;
 use serde_json::{Value, json};
 
 use super::super::{
     fixtures::*,
     render::{Layout, tree},
+    text::Line,
 };
 
 /// A cluster with another plan.
@@ -118,4 +120,31 @@ fn what_is_in_doubt_of_a_plan_stands_below_what_is_said_of_it() {
         assert!(text.contains(&format!("  Why     {told}\n")), "{text}");
         assert!(text.contains(&format!("  But     {lost}\n")), "{text}");
     }
+}
+
+/// Whatever the width, and wherever it stands.
+#[test]
+fn a_command_that_no_way_repeats_stands_whole_on_a_line_of_its_own() {
+    let give = format!(
+        "kubectl annotate relplan shop -n web belay.dev/elsewhere={TARGET} --overwrite --and-more"
+    );
+    let message = format!(
+        "configmap cart-config was edited since the release took it, so the contents of then are not written over the edit. Keep the edit elsewhere, or end this where it is: {give} ; meanwhile, all others were sent back; waiting for deployment cart"
+    );
+    let cluster = saying(going_back(), "ConfigMapEdited", &message);
+    for height in [None, Some(100)] {
+        for width in [40, 80, 200, usize::MAX] {
+            let lines = tree(&cluster.status(), now(), Layout { width, height });
+            let lines: Vec<String> = lines.iter().map(Line::plain).collect();
+            let at = lines.iter().position(|line| line.trim() == give);
+            let at = at.unwrap_or_else(|| panic!("{lines:#?}"));
+            let after = &lines[at + 1];
+            assert!(
+                after.trim().starts_with("meanwhile, all others"),
+                "{lines:#?}"
+            );
+        }
+    }
+    let text = shown(&cluster, 80);
+    expect_file!["../golden/edited_80.txt"].assert_eq(&text);
 }
