@@ -7,10 +7,11 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{
-    model::{ComponentView, Health, PodTrouble, Verdict, Way},
+    model::{ComponentView, DeploymentCounts, Health, PodTrouble, Verdict, Way},
     pods::age,
     said::doubts_of,
     verdict::{AWAY, EDITED, Facts, OVERDUE},
+    ways::RESUME,
 };
 use crate::{
     api::{Phase, Reason, Stage},
@@ -53,6 +54,7 @@ pub(super) fn agree(
     components: &[ComponentView],
     unseen: Option<&Unseen>,
 ) {
+    resume(verdict, facts, components);
     let rests = facts.status.release.is_none();
     let reason = verdict.reason.clone();
     let is = |reasons: &[Reason]| reasons.iter().any(|r| r.as_str() == reason);
@@ -104,6 +106,33 @@ pub(super) fn agree(
         }
         _ => {}
     }
+}
+
+/// What is paused by itself, where that is known, holds up what goes on here.
+fn resume(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentView]) {
+    let waits = [
+        Reason::WorkloadPaused,
+        Reason::RollbackStarted,
+        Reason::RollingBack,
+        Reason::RollbackStalled,
+        Reason::Deleting,
+    ];
+    let known = components.iter().any(|c| c.deployment.is_some());
+    if !known || !waits.iter().any(|r| r.as_str() == verdict.reason) {
+        return;
+    }
+    let guess = |way: &Way| way.command.as_ref().is_some_and(|c| c.contains(RESUME));
+    verdict.ways.retain(|way| !guess(way));
+    let open = |d: &DeploymentCounts| {
+        !d.observed || d.updated < d.wanted || d.replicas > d.updated || d.available < d.wanted
+    };
+    let paused = components
+        .iter()
+        .filter(|c| c.deployment.is_some_and(|d| d.paused && open(&d)));
+    let ways = paused
+        .map(|c| facts.resume(&c.workload))
+        .collect::<Vec<_>>();
+    verdict.ways.splice(0..0, ways);
 }
 
 /// The old verdict says nothing of what is live now.

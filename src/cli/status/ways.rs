@@ -19,6 +19,9 @@ fn way(effect: &str, command: Option<String>) -> Way {
     }
 }
 
+/// What kubectl resumes a workload by.
+pub(super) const RESUME: &str = "rollout resume ";
+
 /// Places that are named of those where content comes from.
 const PLACES: usize = 3;
 
@@ -202,15 +205,18 @@ impl Facts<'_> {
         Some(way("find out why its pods do not run", self.kubectl(&text)))
     }
 
+    /// A guess: whether a workload is paused only the workload itself says.
     fn paused_workloads(&self) -> Vec<Option<Way>> {
         let open = self.status.components.iter().filter(|c| {
             c.state == Some(ComponentState::Updating) && c.updated_replicas < c.replicas
         });
         open.filter_map(|c| c.workload.name.as_deref())
-            .map(|name| {
-                let text = format!("rollout resume deployment/{name}");
-                Some(way("go on", self.kubectl(&text)))
-            })
+            .map(|name| Some(self.resume(&format!("deployment/{name}"))))
             .collect()
+    }
+
+    /// To resume a workload that is paused by itself.
+    pub(super) fn resume(&self, workload: &str) -> Way {
+        way("go on", self.kubectl(&format!("{RESUME}{workload}")))
     }
 }

@@ -148,3 +148,52 @@ fn a_command_that_no_way_repeats_stands_whole_on_a_line_of_its_own() {
     let text = shown(&cluster, 80);
     expect_file!["../golden/edited_80.txt"].assert_eq(&text);
 }
+
+/// Only a Deployment itself says whether it is paused.
+#[test]
+fn what_is_resumed_are_the_workloads_that_are_paused() {
+    let resumes = |cluster: &Cluster| {
+        let ways = cluster.status().verdict.ways.into_iter();
+        let commands = ways.filter_map(|way| way.command);
+        commands
+            .filter(|c| c.contains("resume"))
+            .collect::<Vec<_>>()
+    };
+    let pause = |mut cluster: Cluster, names: &[&str]| {
+        for deployment in &mut cluster.deployments {
+            let name = deployment.metadata.name.as_deref().unwrap();
+            deployment.spec.paused = names.contains(&name);
+        }
+        cluster
+    };
+    // The operator's numbers would have it be `web`.
+    let held = |cluster: Cluster| {
+        let cluster = saying(cluster, "WorkloadPaused", "held");
+        with(cluster, |plan| {
+            plan["status"]["components"][0]["updatedReplicas"] = json!(1);
+        })
+    };
+    let mut both = pause(held(promoting()), &["web", "cart", "db"]);
+    both.deployments[1].status.updated_replicas = 1;
+    let resume = |name: &str| format!("kubectl rollout resume deployment/{name} -n web");
+    // Those that others come after stand first.
+    assert_eq!(resumes(&both), [resume("cart"), resume("web")]);
+    let mut other = pause(held(promoting()), &["cart"]);
+    other.deployments[1].status.updated_replicas = 1;
+    assert_eq!(resumes(&other), [resume("cart")]);
+    let mut unread = held(promoting());
+    unread.deployments.clear();
+    assert_eq!(resumes(&unread), [resume("web")]);
+    // And so in a rollback, of which the message says the same.
+    let message = format!(
+        "going back to {STABLE} ({CRASH}); waiting for deployment cart: 0 of 3 (paused by its own spec.paused; to go on: {} ), deployment db to go back",
+        resume("cart")
+    );
+    let back = pause(saying(going_back(), "RollingBack", &message), &["cart"]);
+    assert_eq!(resumes(&back), [resume("cart")]);
+    let text = shown(&back, 200);
+    let words = "  Now     waiting for deployment cart: 0 of 3 (paused by its own spec.paused), deployment db to go back\n";
+    assert!(text.contains(words), "{text}");
+    assert_eq!(resumes(&pause(stalled(), &["cart"])), [resume("cart")]);
+    assert!(resumes(&stalled()).is_empty());
+}
