@@ -144,6 +144,11 @@ impl Facts<'_> {
             .unwrap_or_default()
     }
 
+    /// The operator's words.
+    pub(super) fn message(&self) -> &str {
+        condition(self.status, ConditionType::Ready).map_or("", |ready| &ready.message)
+    }
+
     /// A command about this plan, as it can be pasted anywhere.
     pub(super) fn command(&self, verb: &str, more: &str) -> Option<String> {
         let name = if verb == "check" { "" } else { self.name() };

@@ -125,10 +125,12 @@ impl Facts<'_> {
                 )));
             }
             Reason::TargetsMissing => {
-                ways.push(Some(way(
-                    "create them, or correct the names in the plan",
-                    None,
-                )));
+                // What only cannot be read is there.
+                let message = self.message();
+                if message.contains(" to exist") || !message.contains(" to be readable (") {
+                    let create = "create what is missing, or correct its name in the plan";
+                    ways.push(Some(way(create, None)));
+                }
             }
             Reason::RevisionLost => {
                 ways.push(Some(way("restore the record from a backup", None)));

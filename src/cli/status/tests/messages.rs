@@ -197,3 +197,25 @@ fn what_is_resumed_are_the_workloads_that_are_paused() {
     assert_eq!(resumes(&pause(stalled(), &["cart"])), [resume("cart")]);
     assert!(resumes(&stalled()).is_empty());
 }
+
+#[test]
+fn what_cannot_be_read_is_there_and_need_not_be_created() {
+    let effects = |message: &str| {
+        let verdict = saying(promoting(), "TargetsMissing", message)
+            .status()
+            .verdict;
+        assert_eq!(
+            verdict.title,
+            "Something that the plan needs is not there, or cannot be read"
+        );
+        let ways = verdict.ways.into_iter();
+        ways.map(|way| way.effect).collect::<Vec<_>>()
+    };
+    let read = "configmap web to be readable (forbidden)";
+    let create = "create what is missing, or correct its name in the plan";
+    assert!(effects(&format!("waiting for {read}. It is read again by itself")).is_empty());
+    let both =
+        format!("waiting for configmap cart to exist and for {read}. Create what is missing");
+    assert_eq!(effects(&both), [create]);
+    assert_eq!(effects("waiting for deployment web to exist"), [create]);
+}
