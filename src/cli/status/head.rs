@@ -130,11 +130,11 @@ fn release(plan: &PlanStatus, now: Timestamp) -> Option<String> {
     let by = release.requested_by.as_ref();
     let by = by.map_or_else(String::new, |who| format!(" by {who}"));
     let stable = plan.revisions.stable.as_deref();
-    let target = plan
-        .revisions
-        .target
-        .as_deref()
-        .unwrap_or("(being prepared)");
+    let target = plan.revisions.target.as_deref();
+    let target = target.unwrap_or(match release.stage {
+        Stage::Settle => "(being prepared)",
+        _ => "(not known)",
+    });
     let way = match (stable, release.stage) {
         (Some(stable), Stage::Restore) => format!("{target} → back to {stable}"),
         (Some(stable), _) => format!("{stable} → {target}"),

@@ -219,3 +219,30 @@ fn what_cannot_be_read_is_there_and_need_not_be_created() {
     assert_eq!(effects(&both), [create]);
     assert_eq!(effects("waiting for deployment web to exist"), [create]);
 }
+
+/// What follows half a release may be refused before it has a name.
+#[test]
+fn a_way_back_is_told_from_what_was_written_last() {
+    let back = with(going_back(), |plan| {
+        plan["status"]["targetRevision"] = Value::Null
+    });
+    let text = shown(&back, 200);
+    assert!(
+        text.contains(&format!("  Release {TARGET} → back to {STABLE}")),
+        "{text}"
+    );
+    let contents = with(configuration("Restore", 'c'), |plan| {
+        plan["status"]["targetRevision"] = Value::Null;
+    });
+    let text = shown(&contents, 200);
+    assert!(text.contains("(live) → back to cart-config-"), "{text}");
+    let next = with(promoting(), |plan| {
+        plan["status"]["targetRevision"] = Value::Null;
+        plan["status"]["release"]["stage"] = json!("Settle");
+    });
+    let text = shown(&next, 200);
+    assert!(
+        text.contains(&format!("  Release {STABLE} → (being prepared)")),
+        "{text}"
+    );
+}
