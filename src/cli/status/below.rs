@@ -7,10 +7,11 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{
+    away::{ORDERED, OVERDUE},
     model::{ComponentView, DeploymentCounts, Health, PodTrouble, Verdict, Way},
     pods::age,
     said::doubts_of,
-    verdict::{AWAY, EDITED, Facts, OVERDUE},
+    verdict::{AWAY, EDITED, Facts},
     ways::RESUME,
 };
 use crate::{
@@ -171,7 +172,7 @@ fn fail_fast(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentVi
     let judged = matches!(release.stage, Stage::Promote | Stage::Bake)
         && facts.status.phase == Some(Phase::RollingOut)
         && !release.retried
-        && ![EDITED, OVERDUE].contains(&verdict.reason.as_str());
+        && ![EDITED, OVERDUE, ORDERED].contains(&verdict.reason.as_str());
     if !judged {
         return;
     }

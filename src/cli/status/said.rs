@@ -18,7 +18,7 @@ const BEGIN: &str = "kubectl ";
 const LED: &str = ": kubectl ";
 const ENDS: [&str; 3] = [" ;", "; ", " )"];
 /// What stands before that for which orders wait.
-const MEANWHILE: &str = "; meanwhile, ";
+pub(super) const MEANWHILE: &str = "; meanwhile, ";
 /// What stands between two parts of a message.
 const BREAKS: [&str; 3] = [". ", "; ", ", or "];
 

@@ -30,8 +30,6 @@ use crate::{
 pub(in crate::cli) const AWAY: Duration = Duration::from_secs(10);
 /// The reason while the operator has not looked at what was edited.
 pub(super) const EDITED: &str = "Edited";
-/// The reason where the operator had to judge something, and did not.
-pub(super) const OVERDUE: &str = "Overdue";
 
 /// What a verdict is made from.
 pub(super) struct Facts<'a> {
@@ -83,13 +81,16 @@ pub(super) fn of(facts: &Facts<'_>) -> Verdict {
     if status.observed_generation < stored.metadata.generation {
         return facts.edited(ready);
     }
+    if let Some(order) = facts.open_order(ready) {
+        return facts.ordered(ready, &order);
+    }
     if let Some(due) = overdue(stored, facts.now) {
         return facts.unjudged(ready, due);
     }
     facts.told(ready)
 }
 
-fn condition(status: &ReleasePlanStatus, type_: ConditionType) -> Option<&Condition> {
+pub(super) fn condition(status: &ReleasePlanStatus, type_: ConditionType) -> Option<&Condition> {
     let mut conditions = status.conditions.iter();
     conditions.find(|c| c.type_ == type_.as_str())
 }
@@ -99,23 +100,9 @@ fn holds(status: &ReleasePlanStatus, type_: ConditionType) -> Option<&Condition>
 }
 
 /// The reason of a condition; none if it is of a later version.
-fn reason_of(condition: &Condition) -> Option<Reason> {
+pub(super) fn reason_of(condition: &Condition) -> Option<Reason> {
     let mut all = Reason::ALL.iter();
     all.find(|r| r.as_str() == condition.reason).copied()
-}
-
-/// Whether a deadline or a bake ends what has this reason. With any other one the
-/// operator may have had a cause not to act on it.
-const fn is_timed(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::Promoting
-            | Reason::Baking
-            | Reason::RollbackStarted
-            | Reason::RollingBack
-            | Reason::Reverted
-            | Reason::Deleting
-    )
 }
 
 /// The refused content that holds a plan at rest, and whether it is that of the
@@ -160,7 +147,7 @@ impl Facts<'_> {
         Some(self.caller.kubectl(rest, self.namespace()))
     }
 
-    fn plain(&self, reason: &str, title: &str, message: String, next: &str) -> Verdict {
+    pub(super) fn plain(&self, reason: &str, title: &str, message: String, next: &str) -> Verdict {
         Verdict {
             health: Health::Failed,
             reason: reason.to_owned(),
@@ -246,37 +233,7 @@ impl Facts<'_> {
         }
     }
 
-    /// When something had to be judged that nobody did.
-    fn overdue(&self) -> Option<Time> {
-        let ready = condition(self.status, ConditionType::Ready)?;
-        let reason = reason_of(ready).filter(|reason| is_timed(*reason))?;
-        // In a rollback, one of which the ConfigMap was edited is left to the edit.
-        let mut components = self.plan?.components().iter();
-        let tracks = components.any(|c| c.template.is_none() && !c.config_maps.is_empty());
-        if tracks && self.status.phase == Some(Phase::Rollback) {
-            return None;
-        }
-        let (_, at) = self.next(Some(reason));
-        at.filter(|at| self.is_long(Some(at)))
-    }
-
-    /// A plan that nobody judged when it was time to.
-    fn unjudged(&self, ready: &Condition, due: Time) -> Verdict {
-        let (text, _) = self.next(reason_of(ready));
-        let title = "Nobody has judged this since it was due: is the operator running?";
-        let message = format!(
-            "due was: {text}; before that it was {}: {}",
-            ready.reason, ready.message
-        );
-        let next = "the operator judges it within seconds once it runs";
-        Verdict {
-            since: Some(due),
-            ways: vec![self.doctor()],
-            ..self.plain(OVERDUE, title, message, next)
-        }
-    }
-
-    fn is_long(&self, since: Option<&Time>) -> bool {
+    pub(super) fn is_long(&self, since: Option<&Time>) -> bool {
         since.is_some_and(|since| super::pods::age(since, self.now) > AWAY)
     }
 
@@ -408,7 +365,7 @@ impl Facts<'_> {
     }
 
     /// What happens next by itself, and when at the latest.
-    fn next(&self, reason: Option<Reason>) -> (String, Option<Time>) {
+    pub(super) fn next(&self, reason: Option<Reason>) -> (String, Option<Time>) {
         let stage = self.status.release.as_ref().map(|release| release.stage);
         let stalled = holds(self.status, ConditionType::Stalled).is_some();
         if let (Some(Stage::Promote | Stage::Bake), Some((component, at)), false) =

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::api::ORDERED_BY;
+
 use super::super::{fixtures::*, model::Health, render::Layout, verdict::overdue};
 
 /// A cluster with another plan.
@@ -131,4 +133,96 @@ fn a_bake_ends_by_the_clock_once_all_of_it_is_there() {
         "2026-03-01T03:03:01.000000Z",
         "Bake 2/3"
     )));
+}
+
+/// An order that was given at a time, on a plan with this status.
+fn ordered(
+    order: &str,
+    revision: &str,
+    at: Option<&str>,
+    change: impl FnOnce(&mut Value),
+) -> Cluster {
+    with(promoting(), |plan| {
+        plan["metadata"]["annotations"] = json!({format!("belay.dev/{order}"): revision});
+        if let Some(at) = at {
+            let stamp = json!([{"order": order, "revision": revision, "user": "jane", "at": at}]);
+            plan["metadata"]["annotations"][ORDERED_BY] = json!(stamp.to_string());
+        }
+        change(plan);
+    })
+}
+
+/// An annotation does not raise the generation.
+#[test]
+fn an_order_that_nobody_carries_out_tells_that_the_operator_is_away() {
+    let old = ordered("abort", TARGET, Some("2026-03-01T03:03:32Z"), |_| {});
+    let verdict = old.status().verdict;
+    assert_eq!(
+        (verdict.health, verdict.reason.as_str()),
+        (Health::Failed, "Ordered")
+    );
+    assert_eq!(
+        verdict.title,
+        format!("Nobody has carried out the abort of {TARGET}: is the operator running?")
+    );
+    assert_eq!(
+        verdict.ways[0].command.as_deref(),
+        Some("belay check -n web")
+    );
+    assert!(
+        verdict
+            .message
+            .starts_with("asked for by jane; before that it was Promoting: "),
+        "{verdict:?}"
+    );
+    assert!(!verdict.next.contains("failFast"), "{verdict:?}");
+    let fresh = ordered("undo", STABLE, Some("2026-03-01T03:04:07Z"), |_| {});
+    let verdict = fresh.status().verdict;
+    assert_eq!((verdict.health, verdict.ways.len()), (Health::Working, 0));
+    assert_eq!(
+        verdict.title,
+        format!("The undo to {STABLE} is not carried out yet")
+    );
+    // Where no webhook saw it.
+    let edited = |at: &'static str| {
+        move |plan: &mut Value| {
+            plan["metadata"]["managedFields"] =
+                json!([{"manager": "kubectl", "operation": "Update", "time": at}]);
+        }
+    };
+    let health = |cluster: Cluster| cluster.status().verdict.health;
+    let old = ordered("retry", TARGET, None, edited("2026-03-01T03:03:32Z"));
+    assert_eq!(health(old), Health::Failed);
+    let fresh = ordered("retry", TARGET, None, edited("2026-03-01T03:04:07Z"));
+    assert_eq!(health(fresh), Health::Working);
+}
+
+#[test]
+fn an_order_that_was_seen_is_not_told_as_one_that_was_not() {
+    let at = Some("2026-03-01T03:03:32Z");
+    let reason = |cluster: Cluster| cluster.status().verdict.reason;
+    let handled = ordered("abort", TARGET, at, |plan| {
+        plan["status"]["handled"] = json!({"annotation": "belay.dev/abort", "value": TARGET});
+    });
+    assert_eq!(reason(handled), "Promoting");
+    let says = |text: &'static str| {
+        move |plan: &mut Value| {
+            let message = format!("waiting for deployment web; meanwhile, {text}");
+            plan["status"]["conditions"][0]["message"] = json!(message);
+        }
+    };
+    let waits = "all others were sent back; meanwhile, undo to shop-1, asked for by jane, waits for the end of release 3";
+    assert_eq!(
+        reason(ordered("undo", "shop-1", at, says(waits))),
+        "Promoting"
+    );
+    let other = "undo to shop-11 waits for the end of release 3";
+    assert_eq!(
+        reason(ordered("undo", "shop-1", at, says(other))),
+        "Ordered"
+    );
+    let fails = ordered("abort", TARGET, at, |plan| {
+        plan["status"]["conditions"][0]["reason"] = json!("ReconcileError");
+    });
+    assert_eq!(reason(fails), "ReconcileError");
 }
