@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::{model::Way, verdict::Facts};
 use crate::{
     api::{Cause, ComponentState, Reason},
-    cli::orders::order::{annotate, keep, out_of_rollback, retry_of, undo_to},
+    cli::orders::order::{annotate, keep, offered, out_of_rollback, retry_of, undo_to},
     plan::{Plan, abortable, unbegun},
 };
 
@@ -108,7 +108,16 @@ impl Facts<'_> {
                 ways.extend(self.paused_workloads());
                 ways.push(abort("go back now"));
             }
-            Reason::StatusLost => ways.push(self.undo()),
+            Reason::StatusLost => ways.push(Some(match offered(self.status) {
+                Some(to) => way(
+                    "go back to a kept revision",
+                    self.command("undo", &format!("--to {to}")),
+                ),
+                None => way(
+                    "name the revision to go back to, once they are listed",
+                    None,
+                ),
+            })),
             Reason::InvalidPlan | Reason::NotAvailableYet => {
                 let edit = format!("edit releaseplan {}", self.name());
                 ways.push(Some(way("correct the plan", self.kubectl(&edit))));

@@ -246,3 +246,20 @@ fn a_way_back_is_told_from_what_was_written_last() {
         "{text}"
     );
 }
+
+/// There is no stable revision that others are told by.
+#[test]
+fn a_lost_status_leaves_a_way_to_the_revision_that_the_message_names() {
+    let message = "the status of this plan is gone. Or name the one to go back to, such as shop-1: kubectl annotate relplan shop -n web belay.dev/undo=shop-1 --overwrite ; kept: shop-1 (release 1)";
+    let status = json!({
+        "observedGeneration": 4, "phase": "Pending",
+        "conditions": conditions("StatusLost", "Stalled", "2026-03-01T03:03:58Z", message),
+    });
+    let text = shown(&Cluster::new(&spec(), &status), 200);
+    for words in [
+        "  Why     the status of this plan is gone; kept: shop-1 (release 1)\n",
+        "  Do      go back to a kept revision: belay undo shop --to shop-1 -n web\n",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+}
