@@ -19,6 +19,8 @@ const LED: &str = ": kubectl ";
 const ENDS: [&str; 3] = [" ;", "; ", " )"];
 /// What stands before that for which orders wait.
 pub(super) const MEANWHILE: &str = "; meanwhile, ";
+/// What is said behind the command that deletes a plan.
+const APPLY: &str = " ; then apply the plan again";
 /// What stands between two parts of a message.
 const BREAKS: [&str; 3] = [". ", "; ", ", or "];
 
@@ -37,11 +39,12 @@ pub(in crate::cli) fn once(message: &str, ways: &[Way]) -> String {
         if effect(command).is_some_and(|effect| known.contains(&effect)) {
             let lead = BREAKS.iter().filter_map(|text| before.rfind(text)).max();
             kept.push_str(&before[..lead.unwrap_or(0)]);
+            rest = after.strip_prefix(APPLY).unwrap_or(after);
         } else {
             kept.push_str(before);
             kept.push_str(command);
+            rest = after;
         }
-        rest = after;
     }
     kept.push_str(rest);
     let kept = kept.trim_start_matches([' ', ';', ',']).trim_end();
@@ -141,6 +144,10 @@ fn effect(command: &str) -> Option<BTreeSet<String>> {
     let orders: BTreeSet<String> = orders.map(str::to_owned).collect();
     if !orders.is_empty() {
         return Some(orders);
+    }
+    let deletes = |pair: &[&str]| matches!(pair, ["delete", "relplan" | "releaseplan"]);
+    if words.windows(2).any(deletes) {
+        return Some(["delete".to_owned()].into());
     }
     let mut verbs = ["abort", "retry", "undo"].into_iter();
     if let Some(verb) = verbs.find(|verb| words.contains(verb)) {

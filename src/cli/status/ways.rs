@@ -143,6 +143,7 @@ impl Facts<'_> {
             }
             Reason::RevisionLost => {
                 ways.push(Some(way("restore the record from a backup", None)));
+                ways.push(self.begin_anew());
             }
             Reason::SnapshotLost => {
                 let give = "give the ConfigMap the contents that were lost";
@@ -174,6 +175,23 @@ impl Facts<'_> {
     fn let_go(&self) -> Option<Way> {
         let text = keep(self.stored)?;
         Some(way("let it go with what is live", self.kubectl(&text)))
+    }
+
+    /// To take what is live as stable, where the operator offers that. What is under
+    /// way must not go back for it.
+    fn begin_anew(&self) -> Option<Way> {
+        let message = self.message();
+        if !message.contains("take what is live as stable: ") {
+            return None;
+        }
+        let delete = self.kubectl(&format!("delete releaseplan {}", self.name()))?;
+        let keep = keep(self.stored).filter(|_| message.contains("deletionPolicy"));
+        let command = match keep.and_then(|keep| self.kubectl(&keep)) {
+            Some(keep) => format!("{keep} && {delete}"),
+            None => delete,
+        };
+        let effect = "take what is live as stable, and apply the plan again then";
+        Some(way(effect, Some(command)))
     }
 
     /// The revision that `retry` takes by itself.

@@ -263,3 +263,30 @@ fn a_lost_status_leaves_a_way_to_the_revision_that_the_message_names() {
         assert!(text.contains(words), "{text}");
     }
 }
+
+#[test]
+fn a_lost_record_can_be_left_for_what_is_live() {
+    let restore = "controllerrevision shop-1 is gone or damaged, so nothing can go back to it. Restore it, labels and annotations included";
+    let delete = "kubectl delete releaseplan shop -n web";
+    let keep = r#"kubectl patch releaseplan shop --type=merge -p '{"spec":{"deletionPolicy":"Keep"}}' -n web"#;
+    let patch =
+        r#"kubectl patch relplan shop -n web --type merge -p '{"spec":{"deletionPolicy":"Keep"}}'"#;
+    let short = delete.replace("releaseplan", "relplan");
+    for (told, command) in [
+        (short.clone(), delete.to_owned()),
+        (format!("{patch} && {short}"), format!("{keep} && {delete}")),
+    ] {
+        let message = format!(
+            "{restore}, or take what is live as stable: {told} ; then apply the plan again"
+        );
+        let text = shown(&saying(rolled_back(), "RevisionLost", &message), 300);
+        for words in [
+            format!("  Why     {restore}\n"),
+            format!("take what is live as stable, and apply the plan again then: {command}\n"),
+        ] {
+            assert!(text.contains(&words), "{text}");
+        }
+    }
+    let text = shown(&saying(rolled_back(), "RevisionLost", restore), 300);
+    assert!(!text.contains("kubectl delete"), "{text}");
+}
