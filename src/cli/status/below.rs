@@ -17,6 +17,7 @@ use super::{
 use crate::{
     api::{Phase, Reason, Stage},
     cli::counted,
+    plan::Plan,
 };
 
 /// Workloads that are named of those that are not well.
@@ -59,8 +60,10 @@ pub(super) fn agree(
     let rests = facts.status.release.is_none();
     let reason = verdict.reason.clone();
     let is = |reasons: &[Reason]| reasons.iter().any(|r| r.as_str() == reason);
-    if rests
-        && (verdict.health == Health::Ok || is(&[Reason::RolledBack, Reason::Undone]))
+    let held = [Reason::RolledBack, Reason::Undone, Reason::ReleaseFailed];
+    let judged = rests && (verdict.health == Health::Ok || is(&held));
+    let stopped = is(&[Reason::Frozen, Reason::RollbackAborted]) && facts.stops_exactly();
+    if (judged || stopped)
         && let Some(unseen) = unseen
     {
         return not_seen(verdict, facts, unseen);
@@ -279,6 +282,17 @@ impl Facts<'_> {
             Some(_) if freezes => "it stops where it is",
             Some(_) => "all goes back",
         }
+    }
+
+    /// Whether a release has stopped that leaves the stop for any other template.
+    /// Where it moved several workloads, or fields of them, one may go back alone.
+    fn stops_exactly(&self) -> bool {
+        let release = self.status.release.as_ref();
+        let stopped = release.is_some_and(|release| release.stage == Stage::Stopped);
+        let components = self.plan.map(Plan::components).unwrap_or_default();
+        let [only] = components else { return false };
+        let followed = only.template.is_none() && only.config_maps.is_empty();
+        stopped && followed && !self.is_paused()
     }
 
     /// What tells whether the operator runs.

@@ -226,3 +226,59 @@ fn an_order_that_was_seen_is_not_told_as_one_that_was_not() {
     });
     assert_eq!(reason(fails), "ReconcileError");
 }
+
+/// A release that failed or stopped is left for another template.
+#[test]
+fn a_template_that_nobody_looked_at_is_told_where_a_release_failed_or_stopped() {
+    let spec = |more: Value| {
+        let mut component = json!({"workload": {"kind": "Deployment", "name": "web"}});
+        component
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        json!({"components": [component]})
+    };
+    let told = |reason: &str, spec: &Value, stops: bool, digest: &str| {
+        let mut web = component("web", "Updating", None);
+        web["liveDigest"] = json!("judged");
+        let mut status = json!({
+            "observedGeneration": 4, "phase": "Failed", "stableRevision": STABLE,
+            "conditions": conditions(reason, "Stalled", "2026-03-01T00:58:00Z", "failed"),
+            "components": [web],
+        });
+        if stops {
+            status["release"] = release("Stopped", "2026-03-01T00:58:00.000000Z", failure());
+        }
+        let mut cluster = Cluster::new(spec, &status).deployment("web", 2, &[("web:1", 2, 2)]);
+        let live = &mut cluster.deployments[0];
+        live.spec.template.digest = digest.to_owned();
+        let edits = live.metadata.managed_fields.as_mut().unwrap();
+        edits[0].time = Some(serde_json::from_value(json!("2026-03-01T03:03:32Z")).unwrap());
+        let verdict = cluster.status().verdict;
+        assert_eq!(verdict.health, Health::Failed);
+        verdict.reason
+    };
+    let followed = spec(json!({}));
+    for (reason, stops) in [
+        ("ReleaseFailed", false),
+        ("Frozen", true),
+        ("RollbackAborted", true),
+    ] {
+        assert_eq!(told(reason, &followed, stops, "other"), "Edited");
+        assert_eq!(told(reason, &followed, stops, "judged"), reason);
+    }
+    // There the operator may stay with what it judged.
+    let tracks = spec(json!({"configMaps": ["web-config"]}));
+    let template = json!({"template": {"spec": {"containers": [{"name": "app", "image": "x"}]}}});
+    let mut two = followed.clone();
+    let other = json!({"workload": {"kind": "Deployment", "name": "cart"}});
+    two["components"].as_array_mut().unwrap().push(other);
+    let mut paused = followed.clone();
+    paused["paused"] = json!(true);
+    for spec in [&tracks, &spec(template), &two, &paused] {
+        assert_eq!(told("Frozen", spec, true, "other"), "Frozen");
+    }
+    for reason in ["TemplateRefused", "Contended"] {
+        assert_eq!(told(reason, &followed, false, "other"), reason);
+    }
+}
