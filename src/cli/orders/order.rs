@@ -6,9 +6,12 @@
 use serde_json::{Value, json};
 
 use crate::{
-    api::{ABORT, Phase, RETRY, ReleasePlanStatus, ReleaseResult, Stage, StoredPlan, UNDO},
+    api::{
+        ABORT, ConditionType, Phase, RETRY, ReleasePlanStatus, ReleaseResult, Stage, StoredPlan,
+        UNDO,
+    },
     cli::{access::quoted, status::Caller},
-    plan::{Plan, abortable, as_seen, brought_content, retryable, undoable},
+    plan::{Plan, abortable, as_seen, brought_content, is_lost, retryable, undoable},
 };
 
 /// What is asked of a plan.
@@ -189,6 +192,25 @@ fn undo<'a>(
     named: Option<&'a str>,
 ) -> Result<&'a str, Refusal> {
     let name = about.name;
+    if named.is_none() && is_lost(status) {
+        let message = ready(status);
+        let kept = message.rsplit_once("; kept: ").map(|(_, kept)| kept);
+        let kept = kept.and_then(|kept| kept.split("; ").next());
+        let kept = kept.map_or_else(String::new, |kept| format!("; kept are: {kept}"));
+        return refusal(
+            format!("the status of {name} is gone, and with it what was live before{kept}"),
+            match offered(status) {
+                Some(to) => format!(
+                    "to go back to one: {}",
+                    about.command("undo", &format!("--to {to}"))
+                ),
+                None => format!(
+                    "name one with --to, once {} lists them",
+                    about.command("status", "")
+                ),
+            },
+        );
+    }
     let kept = undoable(status);
     let stable = status.stable_revision.as_deref();
     let at_rest = status.release.is_none();
@@ -234,6 +256,20 @@ fn undo<'a>(
         );
     }
     Ok(to)
+}
+
+fn ready(status: &ReleasePlanStatus) -> &str {
+    let mut conditions = status.conditions.iter();
+    let ready = conditions.find(|c| c.type_ == ConditionType::Ready.as_str());
+    ready.map_or("", |ready| &ready.message)
+}
+
+/// The revision that a plan offers to go back to whose status is lost.
+pub(in crate::cli) fn offered(status: &ReleasePlanStatus) -> Option<&str> {
+    let message = ready(status);
+    let order = message.find(UNDO).filter(|_| is_lost(status))?;
+    let named = message[order + UNDO.len()..].strip_prefix('=')?;
+    named.split_whitespace().next()
 }
 
 /// What leads out of a rollback that does not come to its end: an older

@@ -121,6 +121,27 @@ fn an_undo_goes_to_the_revision_before_or_to_a_kept_one() {
     .assert_eq(&sent(Verb::Undo, &first, None));
 }
 
+/// Only the operator's message knows what is kept then.
+#[test]
+fn where_the_status_is_lost_an_undo_has_to_name_a_revision_and_is_told_which() {
+    let lost = |message: &str| {
+        with(|plan| {
+            plan["status"] = json!({"phase": "Pending", "conditions":
+                super::super::testing::conditions("False", "StatusLost", message)});
+        })
+    };
+    let told = lost(
+        "the status of this plan is gone. Or name the one to go back to, such as shop-aaaa: kubectl annotate relplan shop -n s belay.dev/undo=shop-aaaa --overwrite ; kept: shop-aaaa (release 1), shop-bbbb (release 2); meanwhile, x",
+    );
+    expect!["the status of shop is gone, and with it what was live before; kept are: shop-aaaa (release 1), shop-bbbb (release 2) | to go back to one: belay undo shop --to shop-aaaa -n s"]
+        .assert_eq(&sent(Verb::Undo, &told, None));
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/undo=shop-bbbb"]
+        .assert_eq(&sent(Verb::Undo, &told, Some("shop-bbbb")));
+    let unread = lost("the status is gone, and is told once the contents are known");
+    expect!["the status of shop is gone, and with it what was live before | name one with --to, once belay status shop -n s lists them"]
+        .assert_eq(&sent(Verb::Undo, &unread, None));
+}
+
 #[test]
 fn a_pause_is_the_one_field_and_is_not_sent_twice() {
     let plan = with(|_| {});

@@ -7,13 +7,17 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{
-    model::{ComponentView, Health, PodTrouble, Verdict, Way},
+    away::{ORDERED, OVERDUE},
+    model::{ComponentView, DeploymentCounts, Health, PodTrouble, Verdict, Way},
     pods::age,
+    said::doubts_of,
     verdict::{AWAY, EDITED, Facts},
+    ways::RESUME,
 };
 use crate::{
     api::{Phase, Reason, Stage},
     cli::counted,
+    plan::Plan,
 };
 
 /// Workloads that are named of those that are not well.
@@ -52,11 +56,14 @@ pub(super) fn agree(
     components: &[ComponentView],
     unseen: Option<&Unseen>,
 ) {
+    resume(verdict, facts, components);
     let rests = facts.status.release.is_none();
     let reason = verdict.reason.clone();
     let is = |reasons: &[Reason]| reasons.iter().any(|r| r.as_str() == reason);
-    if rests
-        && (verdict.health == Health::Ok || is(&[Reason::RolledBack, Reason::Undone]))
+    let held = [Reason::RolledBack, Reason::Undone, Reason::ReleaseFailed];
+    let judged = rests && (verdict.health == Health::Ok || is(&held));
+    let stopped = is(&[Reason::Frozen, Reason::RollbackAborted]) && facts.stops_exactly();
+    if (judged || stopped)
         && let Some(unseen) = unseen
     {
         return not_seen(verdict, facts, unseen);
@@ -67,9 +74,10 @@ pub(super) fn agree(
     let worst = worst(components);
     match (verdict.health, worst) {
         (Health::Ok, Health::Failed) => {
+            let doubts = doubts_of(verdict).to_owned();
             verdict.health = worst;
             "Was healthy when it was released, and is not now".clone_into(&mut verdict.title);
-            verdict.message = unwell(components);
+            verdict.message = with_doubts(components, &doubts);
             // Since when is not known here.
             verdict.since = None;
             "nothing goes back by itself: only a release is judged".clone_into(&mut verdict.next);
@@ -79,6 +87,7 @@ pub(super) fn agree(
             }
         }
         (Health::Ok, Health::Working | Health::Held) => {
+            let doubts = doubts_of(verdict).to_owned();
             verdict.health = worst;
             let short = |c: &ComponentView| c.deployment.is_some_and(|d| d.available < d.wanted);
             let title = if components.iter().any(short) {
@@ -87,7 +96,7 @@ pub(super) fn agree(
                 "Released; workloads are changing at present"
             };
             title.clone_into(&mut verdict.title);
-            verdict.message = unwell(components);
+            verdict.message = with_doubts(components, &doubts);
             verdict.since = None;
         }
         (Health::Held, Health::Failed) => {
@@ -101,6 +110,33 @@ pub(super) fn agree(
         }
         _ => {}
     }
+}
+
+/// What is paused by itself, where that is known, holds up what goes on here.
+fn resume(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentView]) {
+    let waits = [
+        Reason::WorkloadPaused,
+        Reason::RollbackStarted,
+        Reason::RollingBack,
+        Reason::RollbackStalled,
+        Reason::Deleting,
+    ];
+    let known = components.iter().any(|c| c.deployment.is_some());
+    if !known || !waits.iter().any(|r| r.as_str() == verdict.reason) {
+        return;
+    }
+    let guess = |way: &Way| way.command.as_ref().is_some_and(|c| c.contains(RESUME));
+    verdict.ways.retain(|way| !guess(way));
+    let open = |d: &DeploymentCounts| {
+        !d.observed || d.updated < d.wanted || d.replicas > d.updated || d.available < d.wanted
+    };
+    let paused = components
+        .iter()
+        .filter(|c| c.deployment.is_some_and(|d| d.paused && open(&d)));
+    let ways = paused
+        .map(|c| facts.resume(&c.workload))
+        .collect::<Vec<_>>();
+    verdict.ways.splice(0..0, ways);
 }
 
 /// The old verdict says nothing of what is live now.
@@ -121,7 +157,7 @@ fn not_seen(verdict: &mut Verdict, facts: &Facts<'_>, unseen: &Unseen) {
         },
         reason: EDITED.to_owned(),
         title,
-        message: format!("before that: {} ({})", verdict.message, verdict.reason),
+        message: format!("before that it was {}: {}", verdict.reason, verdict.message),
         cause: None,
         since: unseen.at.clone(),
         next: "the operator looks at an edit within seconds while it runs".to_owned(),
@@ -139,7 +175,7 @@ fn fail_fast(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentVi
     let judged = matches!(release.stage, Stage::Promote | Stage::Bake)
         && facts.status.phase == Some(Phase::RollingOut)
         && !release.retried
-        && verdict.reason != EDITED;
+        && ![EDITED, OVERDUE, ORDERED].contains(&verdict.reason.as_str());
     if !judged {
         return;
     }
@@ -173,6 +209,15 @@ fn worst(components: &[ComponentView]) -> Health {
     let order = [Health::Failed, Health::Held, Health::Working];
     let mut order = order.into_iter();
     order.find(|health| has(*health)).unwrap_or(Health::Ok)
+}
+
+/// The same with what was in doubt before, which matters now.
+fn with_doubts(components: &[ComponentView], doubts: &str) -> String {
+    let unwell = unwell(components);
+    if doubts.is_empty() {
+        return unwell;
+    }
+    format!("{unwell}; {doubts}")
 }
 
 /// What is not as it should be of each workload.
@@ -237,6 +282,17 @@ impl Facts<'_> {
             Some(_) if freezes => "it stops where it is",
             Some(_) => "all goes back",
         }
+    }
+
+    /// Whether a release has stopped that leaves the stop for any other template.
+    /// Where it moved several workloads, or fields of them, one may go back alone.
+    fn stops_exactly(&self) -> bool {
+        let release = self.status.release.as_ref();
+        let stopped = release.is_some_and(|release| release.stage == Stage::Stopped);
+        let components = self.plan.map(Plan::components).unwrap_or_default();
+        let [only] = components else { return false };
+        let followed = only.template.is_none() && only.config_maps.is_empty();
+        stopped && followed && !self.is_paused()
     }
 
     /// What tells whether the operator runs.

@@ -18,8 +18,9 @@ pub(super) fn changes(
     let stamp = Time(now).0.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let line = |text: String| format!("{stamp} {}/{} {text}", plan.namespace, plan.name);
     let mut lines = Vec::new();
-    // An edit that was just made is told by what comes of it.
-    let fresh = plan.verdict.reason == "Edited" && plan.verdict.health == Health::Working;
+    // An edit or order that was just made is told by what comes of it.
+    let fresh = ["Edited", "Ordered"].contains(&&*plan.verdict.reason)
+        && plan.verdict.health == Health::Working;
     if before.is_none_or(|before| headline(before) != headline(plan) && !fresh) {
         lines.push(line(headline(plan)));
     }

@@ -15,6 +15,7 @@ use crate::{
     config_maps::is_snapshot_of,
     fields::canon::short,
     machine::Scope,
+    plan::current,
 };
 
 /// The ConfigMaps that a component tracks, or did before the release.
@@ -30,9 +31,7 @@ pub(super) fn views(
             revision.and_then(|revision| revision.config_maps(&workload).map(<[_]>::to_vec));
         tracked.unwrap_or_default()
     };
-    let releases = status.release.as_ref();
-    let target = releases.and(status.target_revision.as_ref());
-    let names = [status.stable_revision.as_ref(), target];
+    let names = [status.stable_revision.as_deref(), current(status)];
     let revisions = names.map(|name| world.revision(name));
     let [stable, target] = revisions.map(of);
     let mut names = component.config_maps.clone();

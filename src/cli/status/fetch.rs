@@ -19,7 +19,7 @@ use crate::{
     api::{PLAN_UID, StoredPlan},
     cli::{CliError, list_all, scopes},
     machine::scope,
-    plan::{Plan, Target, targets_of},
+    plan::{Plan, Target, current, targets_of},
 };
 
 /// What was read of one namespace.
@@ -171,10 +171,10 @@ pub(super) fn tracking<'a>(plans: impl Iterator<Item = &'a StoredPlan>) -> Optio
 fn revisions<'a>(plans: impl Iterator<Item = &'a StoredPlan>) -> BTreeSet<String> {
     let status = plans.filter_map(|plan| plan.status.as_ref());
     let names = status.flat_map(|status| {
-        let target = status.release.as_ref().and(status.target_revision.as_ref());
-        status.stable_revision.iter().chain(target)
+        let stable = status.stable_revision.as_deref();
+        stable.into_iter().chain(current(status))
     });
-    names.cloned().collect()
+    names.map(str::to_owned).collect()
 }
 
 /// What has to be told if a kind cannot be read; an error if that is not for

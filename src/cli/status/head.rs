@@ -7,10 +7,10 @@ use super::{
     model::{ComponentView, Health, PlanStatus, Verdict},
     pods::age,
     render::{Layout, TEXT, labelled, mark, told},
-    said::once,
+    said::{self, once, parts},
     text::{Line, Tone, clock, span},
 };
-use crate::api::{Reason, Stage};
+use crate::api::Stage;
 
 /// The one reason, and what follows from it.
 pub(super) fn head(plan: &PlanStatus, now: Timestamp, layout: Layout) -> Vec<Line> {
@@ -54,31 +54,24 @@ pub(super) fn head(plan: &PlanStatus, now: Timestamp, layout: Layout) -> Vec<Lin
 }
 
 fn why(verdict: &Verdict, layout: Layout) -> Vec<Line> {
-    if verdict.health == Health::Ok {
-        return Vec::new();
-    }
+    let (message, doubts) = parts(verdict);
     let mut lines = Vec::new();
-    if let Some(cause) = &verdict.cause {
-        lines.extend(labelled("Why", Tone::Plain, &cause.told(), layout));
-        // These only add what is shown anyway.
-        let said = [
-            Reason::RolledBack,
-            Reason::Undone,
-            Reason::Frozen,
-            Reason::RollbackStarted,
-            Reason::RollingBack,
-            Reason::Reverted,
-            Reason::RollbackAborted,
-        ];
-        if said.iter().any(|reason| reason.as_str() == verdict.reason) {
-            return lines;
+    let mut tell = |label: &str, text: &str| {
+        if !text.is_empty() {
+            let head = Line::of(Tone::Faint, &format!("  {label}")).to(TEXT);
+            lines.extend(said::lines(head, text, layout.width, layout.most()));
         }
-        let text = once(&verdict.message, &verdict.ways);
-        lines.extend(labelled("Now", Tone::Plain, &text, layout));
-    } else if !verdict.message.is_empty() {
-        let text = once(&verdict.message, &verdict.ways);
-        lines.extend(labelled("Why", Tone::Plain, &text, layout));
+    };
+    match &verdict.cause {
+        // That all is well needs no words.
+        _ if verdict.health == Health::Ok => {}
+        Some(cause) => {
+            tell("Why", &cause.told());
+            tell("Now", &once(message, &verdict.ways));
+        }
+        None => tell("Why", &once(message, &verdict.ways)),
     }
+    tell("But", &once(doubts, &verdict.ways));
     lines
 }
 
@@ -137,11 +130,11 @@ fn release(plan: &PlanStatus, now: Timestamp) -> Option<String> {
     let by = release.requested_by.as_ref();
     let by = by.map_or_else(String::new, |who| format!(" by {who}"));
     let stable = plan.revisions.stable.as_deref();
-    let target = plan
-        .revisions
-        .target
-        .as_deref()
-        .unwrap_or("(being prepared)");
+    let target = plan.revisions.target.as_deref();
+    let target = target.unwrap_or(match release.stage {
+        Stage::Settle => "(being prepared)",
+        _ => "(not known)",
+    });
     let way = match (stable, release.stage) {
         (Some(stable), Stage::Restore) => format!("{target} → back to {stable}"),
         (Some(stable), _) => format!("{stable} → {target}"),

@@ -5,12 +5,22 @@
 
 use std::collections::BTreeSet;
 
-use super::model::Way;
+use super::{
+    model::{Verdict, Way},
+    text::{Line, Tone},
+};
+use crate::api::Reason;
 
 /// What a command begins with in a message, and what stands behind it if text
 /// follows.
 const BEGIN: &str = "kubectl ";
-const END: &str = " ;";
+/// The same with what leads to it.
+const LED: &str = ": kubectl ";
+const ENDS: [&str; 3] = [" ;", "; ", " )"];
+/// What stands before that for which orders wait.
+pub(super) const MEANWHILE: &str = "; meanwhile, ";
+/// What is said behind the command that deletes a plan.
+const APPLY: &str = " ; then apply the plan again";
 /// What stands between two parts of a message.
 const BREAKS: [&str; 3] = [". ", "; ", ", or "];
 
@@ -24,25 +34,105 @@ pub(in crate::cli) fn once(message: &str, ways: &[Way]) -> String {
     let mut rest = message;
     while let Some(start) = rest.find(BEGIN) {
         let (before, command) = rest.split_at(start);
-        let end = command.find(END).unwrap_or(command.len());
-        let (command, after) = command.split_at(end);
-        // The operator's messages may go on after it in this way, too.
-        let (command, after) = match command.find("; meanwhile, ") {
-            Some(at) => (&command[..at], &rest[start + at..]),
-            None => (command, after),
-        };
+        let ends = ENDS.iter().filter_map(|text| command.find(text));
+        let (command, after) = command.split_at(ends.min().unwrap_or(command.len()));
         if effect(command).is_some_and(|effect| known.contains(&effect)) {
             let lead = BREAKS.iter().filter_map(|text| before.rfind(text)).max();
             kept.push_str(&before[..lead.unwrap_or(0)]);
+            rest = after.strip_prefix(APPLY).unwrap_or(after);
         } else {
             kept.push_str(before);
             kept.push_str(command);
+            rest = after;
         }
-        rest = after;
     }
     kept.push_str(rest);
     let kept = kept.trim_start_matches([' ', ';', ',']).trim_end();
-    kept.replace(" ;", ";")
+    kept.replace(" ;", ";").replace(" )", ")")
+}
+
+/// Reasons with a cause of which the message tells that again.
+const CAUSED: [Reason; 7] = [
+    Reason::RolledBack,
+    Reason::Undone,
+    Reason::Frozen,
+    Reason::RollbackStarted,
+    Reason::RollingBack,
+    Reason::Reverted,
+    Reason::RollbackAborted,
+];
+/// What stands before a way back that is lost, and in the midst of it.
+const LOST: [&str; 2] = ["; a rollback ", " could not bring all configuration back: "];
+
+/// What a message says of a plan, and behind it what is in doubt nevertheless, such
+/// as a way back.
+fn doubts<'a>(reason: &str, message: &'a str) -> (&'a str, &'a str) {
+    let at_rest = [Reason::RolledBack, Reason::Undone].map(Reason::as_str);
+    let end = if reason == Reason::Released.as_str() {
+        const WELL: &str = "is released and healthy";
+        message.find(WELL).map(|at| at + WELL.len())
+    } else if at_rest.contains(&reason) {
+        // What was refused may be told of with any words.
+        const AGAIN: [&str; 2] = ["belay.dev/retry=", "--overwrite"];
+        let order = message.rfind(AGAIN[0]);
+        let end = order.and_then(|order| Some(order + message[order..].find(AGAIN[1])?));
+        end.map(|end| end + AGAIN[1].len())
+    } else {
+        let lost = message.rfind(LOST[1]);
+        lost.and_then(|lost| message[..lost].rfind(LOST[0]))
+    };
+    let (said, doubts) = message.split_at(end.unwrap_or(message.len()));
+    let doubts = doubts.trim_start_matches([' ', ';']);
+    (said, doubts.strip_prefix("meanwhile, ").unwrap_or(doubts))
+}
+
+/// The same of a verdict: without its cause, which is shown by itself.
+pub(super) fn parts(verdict: &Verdict) -> (&str, &str) {
+    let (message, doubts) = doubts(&verdict.reason, &verdict.message);
+    let is = |reason: &Reason| reason.as_str() == verdict.reason;
+    if verdict.cause.is_none() || !CAUSED.iter().any(is) {
+        return (message, doubts);
+    }
+    let begin = if is(&Reason::RollingBack) {
+        message.rfind("; waiting for ").map(|at| at + "; ".len())
+    } else {
+        None
+    };
+    let begin = begin.or_else(|| Some(message.rfind(MEANWHILE)? + MEANWHILE.len()));
+    (begin.map_or("", |begin| &message[begin..]), doubts)
+}
+
+/// What is in doubt of a plan that is released.
+pub(super) fn doubts_of(verdict: &Verdict) -> &str {
+    doubts(&verdict.reason, &verdict.message).1
+}
+
+/// A text below `head`, which may be a label: words within a width and on `most`
+/// lines, and each command on a line of its own that is never broken, so that it can
+/// be pasted.
+pub(in crate::cli) fn lines(head: Line, text: &str, width: usize, most: usize) -> Vec<Line> {
+    let indent = Line::default().to(head.width());
+    let mut begun = head;
+    let mut lines = Vec::new();
+    let mut rest = text;
+    loop {
+        let start = rest.find(LED).map(|start| start + ": ".len());
+        let (words, command) = rest.split_at(start.unwrap_or(rest.len()));
+        let words = words.trim_matches([' ', ';', ',']);
+        if !words.is_empty() {
+            let line = begun.and(Tone::Plain, words);
+            lines.extend(line.wrap(width, &indent, most));
+            begun = indent.clone();
+        }
+        if start.is_none() {
+            return lines;
+        }
+        let ends = ENDS.iter().filter_map(|text| command.find(text));
+        let (command, after) = command.split_at(ends.min().unwrap_or(command.len()));
+        lines.push(begun.and(Tone::Strong, command).whole());
+        begun = indent.clone();
+        rest = after.strip_prefix(" )").unwrap_or(after);
+    }
 }
 
 /// What a command brings about, whether kubectl or Belay does it.
@@ -54,6 +144,10 @@ fn effect(command: &str) -> Option<BTreeSet<String>> {
     let orders: BTreeSet<String> = orders.map(str::to_owned).collect();
     if !orders.is_empty() {
         return Some(orders);
+    }
+    let deletes = |pair: &[&str]| matches!(pair, ["delete", "relplan" | "releaseplan"]);
+    if words.windows(2).any(deletes) {
+        return Some(["delete".to_owned()].into());
     }
     let mut verbs = ["abort", "retry", "undo"].into_iter();
     if let Some(verb) = verbs.find(|verb| words.contains(verb)) {
@@ -123,6 +217,16 @@ mod tests {
         ] {
             assert_eq!(told(&message, &[command]), expected);
         }
+    }
+
+    /// Somebody's Deployment is paused by itself, in a rollback.
+    #[test]
+    fn a_command_in_brackets_is_left_out_without_them() {
+        let message = "waiting for deployment web: 0 of 2 pods (paused by its own spec.paused; to go on: kubectl rollout resume deployment/web -n web ), deployment cart to go back";
+        assert_eq!(
+            told(message, &["kubectl rollout resume deployment/web -n web"]),
+            "waiting for deployment web: 0 of 2 pods (paused by its own spec.paused), deployment cart to go back"
+        );
     }
 
     #[test]

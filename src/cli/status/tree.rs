@@ -24,7 +24,7 @@ use super::{
 use crate::{
     api::{ComponentState, ComponentStatus, ReleasePlanStatus, StoredPlan},
     machine::{Scope, scope},
-    plan::{Target, as_seen},
+    plan::{Target, as_seen, current},
 };
 
 /// What was read of a namespace, indexed for the plans in it.
@@ -72,8 +72,8 @@ impl<'a> World<'a> {
     }
 
     /// A revision, if it could be read.
-    pub(super) fn revision(&self, name: Option<&String>) -> Option<&'a RevisionView> {
-        self.revisions.get(name?.as_str()).copied()
+    pub(super) fn revision(&self, name: Option<&str>) -> Option<&'a RevisionView> {
+        self.revisions.get(name?).copied()
     }
 
     fn sets_of(&self, deployment: &DeploymentView) -> Vec<&'a ReplicaSetView> {
@@ -110,7 +110,7 @@ pub(super) fn summary(stored: &StoredPlan, now: Timestamp, caller: &Caller) -> P
         }),
         revisions: Revisions {
             stable: status.stable_revision.clone(),
-            target: status.target_revision.clone(),
+            target: current(&status).map(str::to_owned),
             proven: status.proven_revision.clone(),
         },
         release: release(&status),

@@ -23,7 +23,7 @@ use crate::{
         StoredPlan,
     },
     machine::{holding, scope, stalled_since},
-    plan::Plan,
+    plan::{Plan, as_seen},
 };
 
 /// An edit that the operator has not seen for this long tells that it is away.
@@ -49,6 +49,21 @@ pub(in crate::cli) fn last_edit(meta: &ObjectMeta) -> Option<Time> {
     times.max_by_key(|time| time.0)
 }
 
+/// The end of a deadline or of a bake that nobody judged, once that is too long ago
+/// for an operator that runs: it wakes at exactly these times.
+pub(in crate::cli) fn overdue(stored: &StoredPlan, now: Timestamp) -> Option<Time> {
+    let parsed = as_seen(stored);
+    let empty = ReleasePlanStatus::default();
+    let facts = Facts {
+        stored,
+        status: stored.status.as_ref().unwrap_or(&empty),
+        plan: parsed.as_ref().ok(),
+        now,
+        caller: &Caller::default(),
+    };
+    facts.overdue()
+}
+
 /// What a plan waits for.
 pub(super) fn of(facts: &Facts<'_>) -> Verdict {
     let Facts { stored, status, .. } = facts;
@@ -66,10 +81,16 @@ pub(super) fn of(facts: &Facts<'_>) -> Verdict {
     if status.observed_generation < stored.metadata.generation {
         return facts.edited(ready);
     }
+    if let Some(order) = facts.open_order(ready) {
+        return facts.ordered(ready, &order);
+    }
+    if let Some(due) = overdue(stored, facts.now) {
+        return facts.unjudged(ready, due);
+    }
     facts.told(ready)
 }
 
-fn condition(status: &ReleasePlanStatus, type_: ConditionType) -> Option<&Condition> {
+pub(super) fn condition(status: &ReleasePlanStatus, type_: ConditionType) -> Option<&Condition> {
     let mut conditions = status.conditions.iter();
     conditions.find(|c| c.type_ == type_.as_str())
 }
@@ -79,7 +100,7 @@ fn holds(status: &ReleasePlanStatus, type_: ConditionType) -> Option<&Condition>
 }
 
 /// The reason of a condition; none if it is of a later version.
-fn reason_of(condition: &Condition) -> Option<Reason> {
+pub(super) fn reason_of(condition: &Condition) -> Option<Reason> {
     let mut all = Reason::ALL.iter();
     all.find(|r| r.as_str() == condition.reason).copied()
 }
@@ -110,6 +131,11 @@ impl Facts<'_> {
             .unwrap_or_default()
     }
 
+    /// The operator's words.
+    pub(super) fn message(&self) -> &str {
+        condition(self.status, ConditionType::Ready).map_or("", |ready| &ready.message)
+    }
+
     /// A command about this plan, as it can be pasted anywhere.
     pub(super) fn command(&self, verb: &str, more: &str) -> Option<String> {
         let name = if verb == "check" { "" } else { self.name() };
@@ -121,7 +147,7 @@ impl Facts<'_> {
         Some(self.caller.kubectl(rest, self.namespace()))
     }
 
-    fn plain(&self, reason: &str, title: &str, message: String, next: &str) -> Verdict {
+    pub(super) fn plain(&self, reason: &str, title: &str, message: String, next: &str) -> Verdict {
         Verdict {
             health: Health::Failed,
             reason: reason.to_owned(),
@@ -180,11 +206,11 @@ impl Facts<'_> {
             (false, false) => "The last edit is not looked at by the operator yet",
         };
         let message = format!(
-            "the plan is at generation {}, the operator has seen {}; before that: {} ({})",
+            "the plan is at generation {}, the operator has seen {}; before that it was {}: {}",
             self.stored.metadata.generation.unwrap_or_default(),
             self.status.observed_generation.unwrap_or_default(),
-            ready.message,
             ready.reason,
+            ready.message,
         );
         let next = if is_delete {
             "the operator lets its workloads go, or back first, while it runs"
@@ -207,7 +233,7 @@ impl Facts<'_> {
         }
     }
 
-    fn is_long(&self, since: Option<&Time>) -> bool {
+    pub(super) fn is_long(&self, since: Option<&Time>) -> bool {
         since.is_some_and(|since| super::pods::age(since, self.now) > AWAY)
     }
 
@@ -314,9 +340,15 @@ impl Facts<'_> {
             return None;
         }
         let deadline = SignedDuration::try_from(self.plan?.progress_deadline()).ok()?;
+        // What cannot go back is not waited for.
+        let goes_back = self.status.phase == Some(Phase::Rollback);
         let running = self.status.components.iter().filter(|c| {
             use ComponentState::{Missing, Restoring, Updated, Updating};
-            matches!(c.state, Some(Updating | Updated | Restoring | Missing))
+            match c.state {
+                Some(Updating | Updated | Restoring) => true,
+                Some(Missing) => !goes_back,
+                _ => false,
+            }
         });
         let ends = running.filter_map(|c| {
             let at = c.progress_at.as_ref()?.0.checked_add(deadline).ok()?;
@@ -325,8 +357,15 @@ impl Facts<'_> {
         ends.min_by_key(|(_, at)| *at)
     }
 
+    /// Whether all components are there that the bake is to judge.
+    fn all_bake(&self) -> bool {
+        let step = self.status.step.as_deref().unwrap_or_default();
+        let counts = step.strip_prefix("Bake ").and_then(|n| n.split_once('/'));
+        counts.is_none_or(|(done, total)| done == total)
+    }
+
     /// What happens next by itself, and when at the latest.
-    fn next(&self, reason: Option<Reason>) -> (String, Option<Time>) {
+    pub(super) fn next(&self, reason: Option<Reason>) -> (String, Option<Time>) {
         let stage = self.status.release.as_ref().map(|release| release.stage);
         let stalled = holds(self.status, ConditionType::Stalled).is_some();
         if let (Some(Stage::Promote | Stage::Bake), Some((component, at)), false) =
@@ -336,6 +375,7 @@ impl Facts<'_> {
             return (text, Some(Time(at)));
         }
         if reason == Some(Reason::Baking)
+            && self.all_bake()
             && let (Some(plan), Some(release)) = (self.plan, &self.status.release)
             && let Ok(bake) = SignedDuration::try_from(plan.bake_time())
             && let Ok(end) = release.stage_since.0.checked_add(bake)

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::{model::Way, verdict::Facts};
 use crate::{
     api::{Cause, ComponentState, Reason},
-    cli::orders::order::{annotate, keep, out_of_rollback, retry_of, undo_to},
+    cli::orders::order::{annotate, keep, offered, out_of_rollback, retry_of, undo_to},
     plan::{Plan, abortable, unbegun},
 };
 
@@ -18,6 +18,9 @@ fn way(effect: &str, command: Option<String>) -> Way {
         command,
     }
 }
+
+/// What kubectl resumes a workload by.
+pub(super) const RESUME: &str = "rollout resume ";
 
 /// Places that are named of those where content comes from.
 const PLACES: usize = 3;
@@ -105,7 +108,16 @@ impl Facts<'_> {
                 ways.extend(self.paused_workloads());
                 ways.push(abort("go back now"));
             }
-            Reason::StatusLost => ways.push(self.undo()),
+            Reason::StatusLost => ways.push(Some(match offered(self.status) {
+                Some(to) => way(
+                    "go back to a kept revision",
+                    self.command("undo", &format!("--to {to}")),
+                ),
+                None => way(
+                    "name the revision to go back to, once they are listed",
+                    None,
+                ),
+            })),
             Reason::InvalidPlan | Reason::NotAvailableYet => {
                 let edit = format!("edit releaseplan {}", self.name());
                 ways.push(Some(way("correct the plan", self.kubectl(&edit))));
@@ -122,13 +134,16 @@ impl Facts<'_> {
                 )));
             }
             Reason::TargetsMissing => {
-                ways.push(Some(way(
-                    "create them, or correct the names in the plan",
-                    None,
-                )));
+                // What only cannot be read is there.
+                let message = self.message();
+                if message.contains(" to exist") || !message.contains(" to be readable (") {
+                    let create = "create what is missing, or correct its name in the plan";
+                    ways.push(Some(way(create, None)));
+                }
             }
             Reason::RevisionLost => {
                 ways.push(Some(way("restore the record from a backup", None)));
+                ways.push(self.begin_anew());
             }
             Reason::SnapshotLost => {
                 let give = "give the ConfigMap the contents that were lost";
@@ -160,6 +175,23 @@ impl Facts<'_> {
     fn let_go(&self) -> Option<Way> {
         let text = keep(self.stored)?;
         Some(way("let it go with what is live", self.kubectl(&text)))
+    }
+
+    /// To take what is live as stable, where the operator offers that. What is under
+    /// way must not go back for it.
+    fn begin_anew(&self) -> Option<Way> {
+        let message = self.message();
+        if !message.contains("take what is live as stable: ") {
+            return None;
+        }
+        let delete = self.kubectl(&format!("delete releaseplan {}", self.name()))?;
+        let keep = keep(self.stored).filter(|_| message.contains("deletionPolicy"));
+        let command = match keep.and_then(|keep| self.kubectl(&keep)) {
+            Some(keep) => format!("{keep} && {delete}"),
+            None => delete,
+        };
+        let effect = "take what is live as stable, and apply the plan again then";
+        Some(way(effect, Some(command)))
     }
 
     /// The revision that `retry` takes by itself.
@@ -202,15 +234,18 @@ impl Facts<'_> {
         Some(way("find out why its pods do not run", self.kubectl(&text)))
     }
 
+    /// A guess: whether a workload is paused only the workload itself says.
     fn paused_workloads(&self) -> Vec<Option<Way>> {
         let open = self.status.components.iter().filter(|c| {
             c.state == Some(ComponentState::Updating) && c.updated_replicas < c.replicas
         });
         open.filter_map(|c| c.workload.name.as_deref())
-            .map(|name| {
-                let text = format!("rollout resume deployment/{name}");
-                Some(way("go on", self.kubectl(&text)))
-            })
+            .map(|name| Some(self.resume(&format!("deployment/{name}"))))
             .collect()
+    }
+
+    /// To resume a workload that is paused by itself.
+    pub(super) fn resume(&self, workload: &str) -> Way {
+        way("go on", self.kubectl(&format!("{RESUME}{workload}")))
     }
 }

@@ -10,7 +10,7 @@ pub(super) const fn title(reason: Reason, paused: bool) -> &'static str {
             "Released and healthy; paused, so new content waits"
         }
         Reason::Released | Reason::BaselineTaken => "Released and healthy",
-        Reason::TargetsMissing => "Workloads of the plan do not exist",
+        Reason::TargetsMissing => "Something that the plan needs is not there, or cannot be read",
         Reason::BaselineUnavailable => {
             "What is live is not healthy, so there is nothing to return to yet"
         }
@@ -84,7 +84,7 @@ pub(super) const fn next(reason: Option<Reason>) -> &'static str {
         | Reason::BaselineTaken
         | Reason::StatusRebuilt
         | Reason::ConfigMapMissing => "nothing until the content changes",
-        Reason::TargetsMissing => "goes on by itself once they exist",
+        Reason::TargetsMissing => "goes on by itself once it is",
         Reason::BaselineUnavailable => {
             "taken as the stable revision once all of it is available; at the deadline other content of the plan is released without a way back"
         }

@@ -504,7 +504,7 @@ fn a_live_template_that_nobody_looked_at_stands_on_top() {
         "✗ shop  Nobody has looked at the pod template of deployment/web as it is now: is the operator running?",
         "03:03:32Z, 40s ago",
         "belay check -n web",
-        "before that: ",
+        "before that it was Released: ",
     ] {
         assert!(text.contains(words), "{text}");
     }

@@ -1,0 +1,284 @@
+//! What is told while the operator does not come.
+
+use serde_json::{Value, json};
+
+use crate::api::ORDERED_BY;
+
+use super::super::{fixtures::*, model::Health, render::Layout, verdict::overdue};
+
+/// A cluster with another plan.
+fn with(cluster: Cluster, change: impl FnOnce(&mut Value)) -> Cluster {
+    let mut plan = serde_json::to_value(cluster.plan.as_ref().unwrap()).unwrap();
+    change(&mut plan);
+    Cluster {
+        plan: Some(serde_json::from_value(plan).unwrap()),
+        ..cluster
+    }
+}
+
+fn is_overdue(cluster: &Cluster) -> bool {
+    let due = overdue(cluster.plan.as_ref().unwrap(), now());
+    let verdict = cluster.status().verdict;
+    assert_eq!(due.is_some(), verdict.reason == "Overdue", "{verdict:?}");
+    if due.is_some() {
+        assert_eq!(verdict.health, Health::Failed);
+        assert!(
+            verdict.title.contains("is the operator running?"),
+            "{verdict:?}"
+        );
+        let command = verdict.ways[0].command.as_deref();
+        assert_eq!(command, Some("belay check -n web"));
+        assert_eq!(verdict.since, due);
+        assert!(!verdict.next.contains("failFast"), "{verdict:?}");
+    }
+    due.is_some()
+}
+
+/// The operator wakes when a deadline ends.
+#[test]
+fn a_deadline_that_nobody_judged_tells_that_the_operator_is_away() {
+    // Of ten minutes.
+    let late = |at: &str| {
+        with(promoting(), |plan| {
+            plan["status"]["components"][0]["progressAt"] = json!(at);
+        })
+    };
+    assert!(!is_overdue(&late("2026-03-01T02:54:10.000000Z")));
+    assert!(is_overdue(&late("2026-03-01T02:54:01.000000Z")));
+    let text: String = super::super::render::tree(
+        &late("2026-03-01T02:50:12.000000Z").status(),
+        now(),
+        Layout::UNBOUNDED,
+    )
+    .iter()
+    .map(|line| line.plain() + "\n")
+    .collect();
+    for words in [
+        "✗ shop  Nobody has judged this since it was due",
+        "due was: all goes back if web makes no progress; before that it was Promoting: 2 of 3",
+        "03:00:12Z, 4m ago",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+/// Nobody waits for a deadline that does not run, or that ends nothing.
+#[test]
+fn what_does_not_end_by_a_deadline_is_not_overdue() {
+    let late = |change: &dyn Fn(&mut Value)| {
+        with(promoting(), |plan| {
+            plan["status"]["components"][0]["progressAt"] = json!("2026-03-01T02:50:00.000000Z");
+            change(plan);
+        })
+    };
+    assert!(is_overdue(&late(&|_| {})));
+    let reason = |reason: &'static str| {
+        move |plan: &mut Value| {
+            for condition in plan["status"]["conditions"].as_array_mut().unwrap() {
+                condition["reason"] = json!(reason);
+            }
+        }
+    };
+    for other in ["ReconcileError", "TargetsMissing", "Contended"] {
+        assert!(!is_overdue(&late(&reason(other))), "{other}");
+    }
+    assert!(!is_overdue(&late(&|plan| {
+        plan["spec"]["paused"] = json!(true);
+    })));
+    assert!(!is_overdue(&late(&|plan| {
+        plan["status"]["release"]["heldSince"] = json!("2026-03-01T02:50:00.000000Z");
+    })));
+    assert!(!is_overdue(&stalled()));
+}
+
+#[test]
+fn the_way_back_has_a_deadline_too_but_not_for_what_cannot_go_back() {
+    let back = |state: &str| {
+        with(going_back(), |plan| {
+            plan["status"]["components"][1]["state"] = json!(state);
+            plan["status"]["components"][1]["progressAt"] = json!("2026-03-01T02:50:00.000000Z");
+        })
+    };
+    assert!(is_overdue(&back("Restoring")));
+    assert!(!is_overdue(&back("Missing")));
+    let edited = with(back("Restoring"), |plan| {
+        plan["spec"]["components"][1]["template"] = Value::Null;
+        plan["spec"]["components"][1]["configMaps"] = json!(["cart-config"]);
+    });
+    assert!(!is_overdue(&edited));
+}
+
+#[test]
+fn a_bake_ends_by_the_clock_once_all_of_it_is_there() {
+    let bakes = |since: &str, step: &str| {
+        with(promoting(), |plan| {
+            plan["spec"]["bakeTime"] = json!("60s");
+            plan["status"]["step"] = json!(step);
+            plan["status"]["components"][0] = component("web", "Updated", None);
+            plan["status"]["release"] = release("Bake", since, Value::Null);
+            for condition in plan["status"]["conditions"].as_array_mut().unwrap() {
+                condition["reason"] = json!("Baking");
+            }
+        })
+    };
+    assert!(!is_overdue(&bakes(
+        "2026-03-01T03:03:05.000000Z",
+        "Bake 3/3"
+    )));
+    assert!(is_overdue(&bakes(
+        "2026-03-01T03:03:01.000000Z",
+        "Bake 3/3"
+    )));
+    assert!(!is_overdue(&bakes(
+        "2026-03-01T03:03:01.000000Z",
+        "Bake 2/3"
+    )));
+}
+
+/// An order that was given at a time, on a plan with this status.
+fn ordered(
+    order: &str,
+    revision: &str,
+    at: Option<&str>,
+    change: impl FnOnce(&mut Value),
+) -> Cluster {
+    with(promoting(), |plan| {
+        plan["metadata"]["annotations"] = json!({format!("belay.dev/{order}"): revision});
+        if let Some(at) = at {
+            let stamp = json!([{"order": order, "revision": revision, "user": "jane", "at": at}]);
+            plan["metadata"]["annotations"][ORDERED_BY] = json!(stamp.to_string());
+        }
+        change(plan);
+    })
+}
+
+/// An annotation does not raise the generation.
+#[test]
+fn an_order_that_nobody_carries_out_tells_that_the_operator_is_away() {
+    let old = ordered("abort", TARGET, Some("2026-03-01T03:03:32Z"), |_| {});
+    let verdict = old.status().verdict;
+    assert_eq!(
+        (verdict.health, verdict.reason.as_str()),
+        (Health::Failed, "Ordered")
+    );
+    assert_eq!(
+        verdict.title,
+        format!("Nobody has carried out the abort of {TARGET}: is the operator running?")
+    );
+    assert_eq!(
+        verdict.ways[0].command.as_deref(),
+        Some("belay check -n web")
+    );
+    assert!(
+        verdict
+            .message
+            .starts_with("asked for by jane; before that it was Promoting: "),
+        "{verdict:?}"
+    );
+    assert!(!verdict.next.contains("failFast"), "{verdict:?}");
+    let fresh = ordered("undo", STABLE, Some("2026-03-01T03:04:07Z"), |_| {});
+    let verdict = fresh.status().verdict;
+    assert_eq!((verdict.health, verdict.ways.len()), (Health::Working, 0));
+    assert_eq!(
+        verdict.title,
+        format!("The undo to {STABLE} is not carried out yet")
+    );
+    // Where no webhook saw it.
+    let edited = |at: &'static str| {
+        move |plan: &mut Value| {
+            plan["metadata"]["managedFields"] =
+                json!([{"manager": "kubectl", "operation": "Update", "time": at}]);
+        }
+    };
+    let health = |cluster: Cluster| cluster.status().verdict.health;
+    let old = ordered("retry", TARGET, None, edited("2026-03-01T03:03:32Z"));
+    assert_eq!(health(old), Health::Failed);
+    let fresh = ordered("retry", TARGET, None, edited("2026-03-01T03:04:07Z"));
+    assert_eq!(health(fresh), Health::Working);
+}
+
+#[test]
+fn an_order_that_was_seen_is_not_told_as_one_that_was_not() {
+    let at = Some("2026-03-01T03:03:32Z");
+    let reason = |cluster: Cluster| cluster.status().verdict.reason;
+    let handled = ordered("abort", TARGET, at, |plan| {
+        plan["status"]["handled"] = json!({"annotation": "belay.dev/abort", "value": TARGET});
+    });
+    assert_eq!(reason(handled), "Promoting");
+    let says = |text: &'static str| {
+        move |plan: &mut Value| {
+            let message = format!("waiting for deployment web; meanwhile, {text}");
+            plan["status"]["conditions"][0]["message"] = json!(message);
+        }
+    };
+    let waits = "all others were sent back; meanwhile, undo to shop-1, asked for by jane, waits for the end of release 3";
+    assert_eq!(
+        reason(ordered("undo", "shop-1", at, says(waits))),
+        "Promoting"
+    );
+    let other = "undo to shop-11 waits for the end of release 3";
+    assert_eq!(
+        reason(ordered("undo", "shop-1", at, says(other))),
+        "Ordered"
+    );
+    let fails = ordered("abort", TARGET, at, |plan| {
+        plan["status"]["conditions"][0]["reason"] = json!("ReconcileError");
+    });
+    assert_eq!(reason(fails), "ReconcileError");
+}
+
+/// A release that failed or stopped is left for another template.
+#[test]
+fn a_template_that_nobody_looked_at_is_told_where_a_release_failed_or_stopped() {
+    let spec = |more: Value| {
+        let mut component = json!({"workload": {"kind": "Deployment", "name": "web"}});
+        component
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        json!({"components": [component]})
+    };
+    let told = |reason: &str, spec: &Value, stops: bool, digest: &str| {
+        let mut web = component("web", "Updating", None);
+        web["liveDigest"] = json!("judged");
+        let mut status = json!({
+            "observedGeneration": 4, "phase": "Failed", "stableRevision": STABLE,
+            "conditions": conditions(reason, "Stalled", "2026-03-01T00:58:00Z", "failed"),
+            "components": [web],
+        });
+        if stops {
+            status["release"] = release("Stopped", "2026-03-01T00:58:00.000000Z", failure());
+        }
+        let mut cluster = Cluster::new(spec, &status).deployment("web", 2, &[("web:1", 2, 2)]);
+        let live = &mut cluster.deployments[0];
+        live.spec.template.digest = digest.to_owned();
+        let edits = live.metadata.managed_fields.as_mut().unwrap();
+        edits[0].time = Some(serde_json::from_value(json!("2026-03-01T03:03:32Z")).unwrap());
+        let verdict = cluster.status().verdict;
+        assert_eq!(verdict.health, Health::Failed);
+        verdict.reason
+    };
+    let followed = spec(json!({}));
+    for (reason, stops) in [
+        ("ReleaseFailed", false),
+        ("Frozen", true),
+        ("RollbackAborted", true),
+    ] {
+        assert_eq!(told(reason, &followed, stops, "other"), "Edited");
+        assert_eq!(told(reason, &followed, stops, "judged"), reason);
+    }
+    // There the operator may stay with what it judged.
+    let tracks = spec(json!({"configMaps": ["web-config"]}));
+    let template = json!({"template": {"spec": {"containers": [{"name": "app", "image": "x"}]}}});
+    let mut two = followed.clone();
+    let other = json!({"workload": {"kind": "Deployment", "name": "cart"}});
+    two["components"].as_array_mut().unwrap().push(other);
+    let mut paused = followed.clone();
+    paused["paused"] = json!(true);
+    for spec in [&tracks, &spec(template), &two, &paused] {
+        assert_eq!(told("Frozen", spec, true, "other"), "Frozen");
+    }
+    for reason in ["TemplateRefused", "Contended"] {
+        assert_eq!(told(reason, &followed, false, "other"), reason);
+    }
+}

@@ -1,0 +1,292 @@
+//! What of the operator's words stands on top, and what a person can paste.
+
+use expect_test::expect_file;
+use serde_json::{Value, json};
+
+use super::super::{
+    fixtures::*,
+    render::{Layout, tree},
+    text::Line,
+};
+
+/// A cluster with another plan.
+fn with(cluster: Cluster, change: impl FnOnce(&mut Value)) -> Cluster {
+    let mut plan = serde_json::to_value(cluster.plan.as_ref().unwrap()).unwrap();
+    change(&mut plan);
+    Cluster {
+        plan: Some(serde_json::from_value(plan).unwrap()),
+        ..cluster
+    }
+}
+
+/// The same with another reason and message.
+fn saying(cluster: Cluster, reason: &str, message: &str) -> Cluster {
+    with(cluster, |plan| {
+        for condition in plan["status"]["conditions"].as_array_mut().unwrap() {
+            condition["reason"] = json!(reason);
+            condition["message"] = json!(message);
+        }
+    })
+}
+
+fn shown(cluster: &Cluster, width: usize) -> String {
+    let layout = Layout {
+        width,
+        height: None,
+    };
+    let lines = tree(&cluster.status(), now(), layout);
+    lines.iter().map(|line| line.plain() + "\n").collect()
+}
+
+#[test]
+fn a_rollback_says_what_it_waits_for_and_what_orders_wait_for() {
+    let text = shown(&going_back(), 200);
+    assert!(
+        text.contains("  Now     waiting for deployment cart to go back\n"),
+        "{text}"
+    );
+    let order = "undo to shop-0123456789, asked for by jane, waits for the end of release 3";
+    let message = format!(
+        "going back to {STABLE} ({CRASH}); waiting for deployment cart to go back; meanwhile, {order}"
+    );
+    let text = shown(&saying(going_back(), "RollingBack", &message), 300);
+    let words = format!("  Now     waiting for deployment cart to go back; meanwhile, {order}\n");
+    assert!(text.contains(&words), "{text}");
+    for reason in ["RollbackStarted", "Reverted", "Frozen", "RollbackAborted"] {
+        let message = format!("{CRASH}; all components go back; meanwhile, {order}");
+        let text = shown(&saying(going_back(), reason, &message), 200);
+        assert!(text.contains(&format!("  Now     {order}\n")), "{text}");
+        let text = shown(&saying(going_back(), reason, CRASH), 200);
+        assert!(!text.contains("  Now "), "{text}");
+    }
+}
+
+/// A way back that is lost is no fault of what is live, and has to be seen.
+#[test]
+fn what_is_in_doubt_of_a_plan_stands_below_what_is_said_of_it() {
+    let lost = "a rollback could not bring all configuration back: configmap cart-config-1, which kept contents of configmap cart-config, was deleted";
+    let gone = "configmap web-config was deleted, and no new pod can start";
+    let well = format!("{STABLE} is released and healthy");
+    let live = || configured('a', 'b', &snapshot('a'), false);
+    let text = shown(&live(), 300);
+    assert!(!text.contains("  But "), "{text}");
+    let message = format!("{well}; {gone}; {lost}");
+    let text = shown(&saying(live(), "Released", &message), 400);
+    assert!(text.starts_with("✓ shop"), "{text}");
+    assert!(
+        text.contains(&format!("  But     {gone}; {lost}\n")),
+        "{text}"
+    );
+    assert!(!text.contains("  Why "), "{text}");
+    // It is not forgotten where something breaks.
+    let mut broken = saying(live(), "Released", &message);
+    broken.deployments[0].status.available_replicas = 0;
+    broken.deployments[0].status.ready_replicas = 0;
+    let text = shown(&broken, 400);
+    assert!(text.contains("0 of 2 pods are available"), "{text}");
+    assert!(text.contains(lost), "{text}");
+    // Behind the ways out of a rollback, and of an undo.
+    let order = "undo to shop-0123456789 waits until the plan is valid";
+    let again =
+        format!("kubectl annotate relplan shop -n web belay.dev/retry={TARGET} --overwrite");
+    for (more, told) in [
+        (format!(" ; {lost}"), lost.to_owned()),
+        (
+            format!(" ; {lost}; meanwhile, {order}"),
+            format!("{lost}; meanwhile, {order}"),
+        ),
+        (format!("; meanwhile, {order}"), order.to_owned()),
+    ] {
+        let message = format!("rolled back: {CRASH}. Try again: {again}{more}");
+        let text = shown(&saying(rolled_back(), "RolledBack", &message), 400);
+        assert!(text.contains(&format!("  But     {told}\n")), "{text}");
+        assert!(!text.contains("  Now "), "{text}");
+    }
+    // And behind what a release waits for, or a pause.
+    let lost = lost.replace("a rollback", "a rollback to shop-1");
+    let pause = r#"held. To go on: kubectl patch relplan shop -n web --type merge -p '{"spec":{"paused":false}}'"#;
+    for (reason, message, told) in [
+        (
+            "Promoting",
+            "waiting for deployment web",
+            "waiting for deployment web",
+        ),
+        ("Paused", pause, "held"),
+    ] {
+        let text = shown(
+            &saying(promoting(), reason, &format!("{message}; {lost}")),
+            400,
+        );
+        assert!(text.contains(&format!("  Why     {told}\n")), "{text}");
+        assert!(text.contains(&format!("  But     {lost}\n")), "{text}");
+    }
+}
+
+/// Whatever the width, and wherever it stands.
+#[test]
+fn a_command_that_no_way_repeats_stands_whole_on_a_line_of_its_own() {
+    let give = format!(
+        "kubectl annotate relplan shop -n web belay.dev/elsewhere={TARGET} --overwrite --and-more"
+    );
+    let message = format!(
+        "configmap cart-config was edited since the release took it, so the contents of then are not written over the edit. Keep the edit elsewhere, or end this where it is: {give} ; meanwhile, all others were sent back; waiting for deployment cart"
+    );
+    let cluster = saying(going_back(), "ConfigMapEdited", &message);
+    for height in [None, Some(100)] {
+        for width in [40, 80, 200, usize::MAX] {
+            let lines = tree(&cluster.status(), now(), Layout { width, height });
+            let lines: Vec<String> = lines.iter().map(Line::plain).collect();
+            let at = lines.iter().position(|line| line.trim() == give);
+            let at = at.unwrap_or_else(|| panic!("{lines:#?}"));
+            let after = &lines[at + 1];
+            assert!(
+                after.trim().starts_with("meanwhile, all others"),
+                "{lines:#?}"
+            );
+        }
+    }
+    let text = shown(&cluster, 80);
+    expect_file!["../golden/edited_80.txt"].assert_eq(&text);
+}
+
+/// Only a Deployment itself says whether it is paused.
+#[test]
+fn what_is_resumed_are_the_workloads_that_are_paused() {
+    let resumes = |cluster: &Cluster| {
+        let ways = cluster.status().verdict.ways.into_iter();
+        let commands = ways.filter_map(|way| way.command);
+        commands
+            .filter(|c| c.contains("resume"))
+            .collect::<Vec<_>>()
+    };
+    let pause = |mut cluster: Cluster, names: &[&str]| {
+        for deployment in &mut cluster.deployments {
+            let name = deployment.metadata.name.as_deref().unwrap();
+            deployment.spec.paused = names.contains(&name);
+        }
+        cluster
+    };
+    // The operator's numbers would have it be `web`.
+    let held = |cluster: Cluster| {
+        let cluster = saying(cluster, "WorkloadPaused", "held");
+        with(cluster, |plan| {
+            plan["status"]["components"][0]["updatedReplicas"] = json!(1);
+        })
+    };
+    let mut both = pause(held(promoting()), &["web", "cart", "db"]);
+    both.deployments[1].status.updated_replicas = 1;
+    let resume = |name: &str| format!("kubectl rollout resume deployment/{name} -n web");
+    // Those that others come after stand first.
+    assert_eq!(resumes(&both), [resume("cart"), resume("web")]);
+    let mut other = pause(held(promoting()), &["cart"]);
+    other.deployments[1].status.updated_replicas = 1;
+    assert_eq!(resumes(&other), [resume("cart")]);
+    let mut unread = held(promoting());
+    unread.deployments.clear();
+    assert_eq!(resumes(&unread), [resume("web")]);
+    // And so in a rollback, of which the message says the same.
+    let message = format!(
+        "going back to {STABLE} ({CRASH}); waiting for deployment cart: 0 of 3 (paused by its own spec.paused; to go on: {} ), deployment db to go back",
+        resume("cart")
+    );
+    let back = pause(saying(going_back(), "RollingBack", &message), &["cart"]);
+    assert_eq!(resumes(&back), [resume("cart")]);
+    let text = shown(&back, 200);
+    let words = "  Now     waiting for deployment cart: 0 of 3 (paused by its own spec.paused), deployment db to go back\n";
+    assert!(text.contains(words), "{text}");
+    assert_eq!(resumes(&pause(stalled(), &["cart"])), [resume("cart")]);
+    assert!(resumes(&stalled()).is_empty());
+}
+
+#[test]
+fn what_cannot_be_read_is_there_and_need_not_be_created() {
+    let effects = |message: &str| {
+        let verdict = saying(promoting(), "TargetsMissing", message)
+            .status()
+            .verdict;
+        assert_eq!(
+            verdict.title,
+            "Something that the plan needs is not there, or cannot be read"
+        );
+        let ways = verdict.ways.into_iter();
+        ways.map(|way| way.effect).collect::<Vec<_>>()
+    };
+    let read = "configmap web to be readable (forbidden)";
+    let create = "create what is missing, or correct its name in the plan";
+    assert!(effects(&format!("waiting for {read}. It is read again by itself")).is_empty());
+    let both =
+        format!("waiting for configmap cart to exist and for {read}. Create what is missing");
+    assert_eq!(effects(&both), [create]);
+    assert_eq!(effects("waiting for deployment web to exist"), [create]);
+}
+
+/// What follows half a release may be refused before it has a name.
+#[test]
+fn a_way_back_is_told_from_what_was_written_last() {
+    let back = with(going_back(), |plan| {
+        plan["status"]["targetRevision"] = Value::Null
+    });
+    let text = shown(&back, 200);
+    assert!(
+        text.contains(&format!("  Release {TARGET} → back to {STABLE}")),
+        "{text}"
+    );
+    let contents = with(configuration("Restore", 'c'), |plan| {
+        plan["status"]["targetRevision"] = Value::Null;
+    });
+    let text = shown(&contents, 200);
+    assert!(text.contains("(live) → back to cart-config-"), "{text}");
+    let next = with(promoting(), |plan| {
+        plan["status"]["targetRevision"] = Value::Null;
+        plan["status"]["release"]["stage"] = json!("Settle");
+    });
+    let text = shown(&next, 200);
+    assert!(
+        text.contains(&format!("  Release {STABLE} → (being prepared)")),
+        "{text}"
+    );
+}
+
+/// There is no stable revision that others are told by.
+#[test]
+fn a_lost_status_leaves_a_way_to_the_revision_that_the_message_names() {
+    let message = "the status of this plan is gone. Or name the one to go back to, such as shop-1: kubectl annotate relplan shop -n web belay.dev/undo=shop-1 --overwrite ; kept: shop-1 (release 1)";
+    let status = json!({
+        "observedGeneration": 4, "phase": "Pending",
+        "conditions": conditions("StatusLost", "Stalled", "2026-03-01T03:03:58Z", message),
+    });
+    let text = shown(&Cluster::new(&spec(), &status), 200);
+    for words in [
+        "  Why     the status of this plan is gone; kept: shop-1 (release 1)\n",
+        "  Do      go back to a kept revision: belay undo shop --to shop-1 -n web\n",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+#[test]
+fn a_lost_record_can_be_left_for_what_is_live() {
+    let restore = "controllerrevision shop-1 is gone or damaged, so nothing can go back to it. Restore it, labels and annotations included";
+    let delete = "kubectl delete releaseplan shop -n web";
+    let keep = r#"kubectl patch releaseplan shop --type=merge -p '{"spec":{"deletionPolicy":"Keep"}}' -n web"#;
+    let patch =
+        r#"kubectl patch relplan shop -n web --type merge -p '{"spec":{"deletionPolicy":"Keep"}}'"#;
+    let short = delete.replace("releaseplan", "relplan");
+    for (told, command) in [
+        (short.clone(), delete.to_owned()),
+        (format!("{patch} && {short}"), format!("{keep} && {delete}")),
+    ] {
+        let message = format!(
+            "{restore}, or take what is live as stable: {told} ; then apply the plan again"
+        );
+        let text = shown(&saying(rolled_back(), "RevisionLost", &message), 300);
+        for words in [
+            format!("  Why     {restore}\n"),
+            format!("take what is live as stable, and apply the plan again then: {command}\n"),
+        ] {
+            assert!(text.contains(&words), "{text}");
+        }
+    }
+    let text = shown(&saying(rolled_back(), "RevisionLost", restore), 300);
+    assert!(!text.contains("kubectl delete"), "{text}");
+}
