@@ -175,6 +175,45 @@ fn what_holds_older_content_is_not_told_of_a_generation_that_is_to_come() {
     assert!(!state.message.contains("web failed"), "{state:?}");
 }
 
+/// The operator says what a person can do, and nobody but they ends it.
+#[test]
+fn a_deletion_that_cannot_go_back_ends_the_wait_with_its_reason() {
+    let of = |reason: Reason, observed: i64| {
+        let plan = with(|plan| {
+            plan["metadata"]["deletionTimestamp"] = json!("2026-03-01T11:59:00Z");
+            plan["metadata"]["generation"] = json!(8);
+            let status = &mut plan["status"];
+            status["observedGeneration"] = json!(observed);
+            status["conditions"] = conditions("False", reason.as_str(), "to let it go: kubectl");
+            status["release"] = json!({
+                "number": 2, "kind": "Content", "stage": "Restore", "content": "c",
+                "startedAt": "2026-03-01T11:59:00.000000Z",
+                "stageSince": "2026-03-01T11:59:00.000000Z", "applied": ["shop-cccc"],
+            });
+        });
+        judge(&plan, Some(4))
+    };
+    for reason in [
+        Reason::RollbackStalled,
+        Reason::Contended,
+        Reason::TemplateRefused,
+        Reason::RevisionLost,
+    ] {
+        let state = of(reason, 8);
+        assert_eq!(state.outcome, Some(Outcome::Held), "{reason}");
+        assert_eq!(state.reason, reason.as_str());
+        assert_eq!(state.message, "to let it go: kubectl");
+        // What was so before the deletion may be over by it.
+        let before = of(reason, 7);
+        assert_eq!(before.outcome, None, "{reason}");
+        assert_eq!(before.reason, "Deleting");
+    }
+    for reason in [Reason::RollingBack, Reason::Deleting, Reason::Released] {
+        let state = of(reason, 8);
+        assert_eq!((state.outcome, state.reason.as_str()), (None, "Deleting"));
+    }
+}
+
 /// No reason may leave a pipeline hanging that only a person can help, nor end
 /// one that goes on by itself.
 #[test]

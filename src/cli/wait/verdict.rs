@@ -90,7 +90,13 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
         stable: status.stable_revision.clone(),
     };
     if plan.is_deleting() {
-        return state(None, Reason::Deleting.as_str(), "the plan is being deleted");
+        let seen = status.observed_generation >= plan.metadata.generation;
+        let held = ready.filter(|ready| seen && told(plan, ready, true) == Some(Outcome::Held));
+        return match held {
+            // A deletion goes back first, and only a person ends what is in its way.
+            Some(ready) => state(Some(Outcome::Held), &ready.reason, &ready.message),
+            None => state(None, Reason::Deleting.as_str(), "the plan is being deleted"),
+        };
     }
     let Some(ready) = ready else {
         return state(None, UNSEEN, NOT_YET);
