@@ -74,6 +74,17 @@ fn what_newer_content_took_the_place_of_is_not_waited_for() {
     ] {
         assert_eq!(outcome(&plan, Some(4)), Some(Outcome::Superseded));
     }
+    for (reason, before) in [
+        ("Paused", Outcome::Held),
+        ("TemplateRefused", Outcome::Refused),
+    ] {
+        // Said of the older content, while nobody has seen the newer one.
+        let unseen = newer(4, "False", reason);
+        assert_eq!(outcome(&unseen, Some(4)), Some(before));
+        let mut seen = unseen;
+        seen.status.as_mut().unwrap().observed_generation = Some(8);
+        assert_eq!(outcome(&seen, Some(4)), Some(Outcome::Superseded));
+    }
 }
 
 #[test]

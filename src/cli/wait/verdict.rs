@@ -107,6 +107,10 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
         // What the plan says may still be about what was asked for.
         let of_asked = judged && status.observed_release_generation == asked;
         let outcome = of_asked.then(|| told(plan, ready, judged)).flatten();
+        // What waits for a person once the newer content was seen is about that.
+        let waits = matches!(outcome, Some(Outcome::Held | Outcome::Refused));
+        let seen = status.observed_generation >= plan.metadata.generation;
+        let outcome = outcome.filter(|_| !(waits && seen));
         let text = "newer content took the place of what was asked for";
         return match outcome {
             Some(outcome) => state(Some(outcome), &ready.reason, &ready.message),
