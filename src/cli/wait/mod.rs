@@ -173,7 +173,9 @@ async fn begin(
         let of_file = told.and_then(|target| target.generation);
         let asked = (args.generation.or(of_file), args.generation.is_some());
         let mut one = Waited::new(plan.clone(), targets, &session.namespace, asked, once);
-        one.see(&plan, &mut reads, streams).await?;
+        if !one.over {
+            one.see(&plan, &mut reads, streams).await?;
+        }
         waited.push(one);
     }
     Ok(waited)

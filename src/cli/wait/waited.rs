@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
+    is,
     live::{Live, Word},
     orders::Orders,
     reads::Reads,
@@ -73,7 +74,12 @@ impl Waited {
             None => Orders::on(&plan, generation(&plan)),
         };
         let asked = asked.or_else(|| generation(&plan));
-        Self {
+        let is_another = targets.iter().any(|target| {
+            let uid = target.uid.as_ref();
+            uid.is_some_and(|uid| Some(uid) != plan.metadata.uid.as_ref())
+                && is(target, &plan, namespace)
+        });
+        let mut one = Self {
             namespace: plan.metadata.namespace.clone().unwrap_or_default(),
             name: plan.metadata.name.clone().unwrap_or_default(),
             uid: plan.metadata.uid.clone(),
@@ -88,7 +94,13 @@ impl Waited {
             edited: last_edit(&plan.metadata),
             told: String::new(),
             last: plan,
+        };
+        if is_another {
+            // Nothing of it is about what was asked for.
+            (one.state.revision, one.state.stable) = (None, None);
+            one.replaced();
         }
+        one
     }
 
     /// How it ended; none while it goes on.
@@ -223,6 +235,13 @@ impl Waited {
             stable: self.state.stable.take(),
         };
     }
+
+    /// The plan of this name is another one.
+    pub(super) fn replaced(&mut self) {
+        self.gone();
+        "the plan was deleted, and the one of this name now is another"
+            .clone_into(&mut self.state.message);
+    }
 }
 
 /// Whether an error of reading may be over at the next look.
@@ -253,6 +272,29 @@ mod tests {
         assert!(doubted(None));
         let mut followed = Waited::new(with(|_| {}), &[], "s", (None, false), None);
         assert!(!followed.is_long(Some("2026-03-01T11:00:00Z".parse().unwrap())));
+    }
+
+    /// The answer to `kubectl apply` names the object that it was about.
+    #[test]
+    fn a_plan_that_was_made_anew_is_not_the_one_of_the_file() {
+        let of = |name: &str, uid: Option<&str>| {
+            let target = Target {
+                uid: uid.map(str::to_owned),
+                ..name.parse().unwrap()
+            };
+            Waited::new(with(|_| {}), &[target], "s", (Some(1), false), None)
+        };
+        let one = of("shop", Some("u0"));
+        assert_eq!(one.outcome(), Some(Outcome::Deleted));
+        assert_eq!((&one.state.revision, &one.state.stable), (&None, &None));
+        for (name, uid) in [
+            ("shop", Some("u1")),
+            ("shop", None),
+            ("other", Some("u0")),
+            ("deploy/shop", Some("u0")),
+        ] {
+            assert_eq!(of(name, uid).outcome(), None, "{name} {uid:?}");
+        }
     }
 
     /// An order belongs to whoever waits for no content of their own.
