@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{
     model::{ComponentView, Health, PodTrouble, Verdict, Way},
     pods::age,
-    verdict::{AWAY, EDITED, Facts},
+    verdict::{AWAY, EDITED, Facts, OVERDUE},
 };
 use crate::{
     api::{Phase, Reason, Stage},
@@ -139,7 +139,7 @@ fn fail_fast(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentVi
     let judged = matches!(release.stage, Stage::Promote | Stage::Bake)
         && facts.status.phase == Some(Phase::RollingOut)
         && !release.retried
-        && verdict.reason != EDITED;
+        && ![EDITED, OVERDUE].contains(&verdict.reason.as_str());
     if !judged {
         return;
     }

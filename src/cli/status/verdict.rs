@@ -23,13 +23,15 @@ use crate::{
         StoredPlan,
     },
     machine::{holding, scope, stalled_since},
-    plan::Plan,
+    plan::{Plan, as_seen},
 };
 
 /// An edit that the operator has not seen for this long tells that it is away.
 pub(in crate::cli) const AWAY: Duration = Duration::from_secs(10);
 /// The reason while the operator has not looked at what was edited.
 pub(super) const EDITED: &str = "Edited";
+/// The reason where the operator had to judge something, and did not.
+pub(super) const OVERDUE: &str = "Overdue";
 
 /// What a verdict is made from.
 pub(super) struct Facts<'a> {
@@ -49,6 +51,21 @@ pub(in crate::cli) fn last_edit(meta: &ObjectMeta) -> Option<Time> {
     times.max_by_key(|time| time.0)
 }
 
+/// The end of a deadline or of a bake that nobody judged, once that is too long ago
+/// for an operator that runs: it wakes at exactly these times.
+pub(in crate::cli) fn overdue(stored: &StoredPlan, now: Timestamp) -> Option<Time> {
+    let parsed = as_seen(stored);
+    let empty = ReleasePlanStatus::default();
+    let facts = Facts {
+        stored,
+        status: stored.status.as_ref().unwrap_or(&empty),
+        plan: parsed.as_ref().ok(),
+        now,
+        caller: &Caller::default(),
+    };
+    facts.overdue()
+}
+
 /// What a plan waits for.
 pub(super) fn of(facts: &Facts<'_>) -> Verdict {
     let Facts { stored, status, .. } = facts;
@@ -66,6 +83,9 @@ pub(super) fn of(facts: &Facts<'_>) -> Verdict {
     if status.observed_generation < stored.metadata.generation {
         return facts.edited(ready);
     }
+    if let Some(due) = overdue(stored, facts.now) {
+        return facts.unjudged(ready, due);
+    }
     facts.told(ready)
 }
 
@@ -82,6 +102,20 @@ fn holds(status: &ReleasePlanStatus, type_: ConditionType) -> Option<&Condition>
 fn reason_of(condition: &Condition) -> Option<Reason> {
     let mut all = Reason::ALL.iter();
     all.find(|r| r.as_str() == condition.reason).copied()
+}
+
+/// Whether a deadline or a bake ends what has this reason. With any other one the
+/// operator may have had a cause not to act on it.
+const fn is_timed(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Promoting
+            | Reason::Baking
+            | Reason::RollbackStarted
+            | Reason::RollingBack
+            | Reason::Reverted
+            | Reason::Deleting
+    )
 }
 
 /// The refused content that holds a plan at rest, and whether it is that of the
@@ -207,6 +241,36 @@ impl Facts<'_> {
         }
     }
 
+    /// When something had to be judged that nobody did.
+    fn overdue(&self) -> Option<Time> {
+        let ready = condition(self.status, ConditionType::Ready)?;
+        let reason = reason_of(ready).filter(|reason| is_timed(*reason))?;
+        // In a rollback, one of which the ConfigMap was edited is left to the edit.
+        let mut components = self.plan?.components().iter();
+        let tracks = components.any(|c| c.template.is_none() && !c.config_maps.is_empty());
+        if tracks && self.status.phase == Some(Phase::Rollback) {
+            return None;
+        }
+        let (_, at) = self.next(Some(reason));
+        at.filter(|at| self.is_long(Some(at)))
+    }
+
+    /// A plan that nobody judged when it was time to.
+    fn unjudged(&self, ready: &Condition, due: Time) -> Verdict {
+        let (text, _) = self.next(reason_of(ready));
+        let title = "Nobody has judged this since it was due: is the operator running?";
+        let message = format!(
+            "due was: {text}; before that: {} ({})",
+            ready.message, ready.reason
+        );
+        let next = "the operator judges it within seconds once it runs";
+        Verdict {
+            since: Some(due),
+            ways: vec![self.doctor()],
+            ..self.plain(OVERDUE, title, message, next)
+        }
+    }
+
     fn is_long(&self, since: Option<&Time>) -> bool {
         since.is_some_and(|since| super::pods::age(since, self.now) > AWAY)
     }
@@ -314,15 +378,28 @@ impl Facts<'_> {
             return None;
         }
         let deadline = SignedDuration::try_from(self.plan?.progress_deadline()).ok()?;
+        // What cannot go back is not waited for.
+        let goes_back = self.status.phase == Some(Phase::Rollback);
         let running = self.status.components.iter().filter(|c| {
             use ComponentState::{Missing, Restoring, Updated, Updating};
-            matches!(c.state, Some(Updating | Updated | Restoring | Missing))
+            match c.state {
+                Some(Updating | Updated | Restoring) => true,
+                Some(Missing) => !goes_back,
+                _ => false,
+            }
         });
         let ends = running.filter_map(|c| {
             let at = c.progress_at.as_ref()?.0.checked_add(deadline).ok()?;
             Some((c.name.as_str(), at))
         });
         ends.min_by_key(|(_, at)| *at)
+    }
+
+    /// Whether all components are there that the bake is to judge.
+    fn all_bake(&self) -> bool {
+        let step = self.status.step.as_deref().unwrap_or_default();
+        let counts = step.strip_prefix("Bake ").and_then(|n| n.split_once('/'));
+        counts.is_none_or(|(done, total)| done == total)
     }
 
     /// What happens next by itself, and when at the latest.
@@ -336,6 +413,7 @@ impl Facts<'_> {
             return (text, Some(Time(at)));
         }
         if reason == Some(Reason::Baking)
+            && self.all_bake()
             && let (Some(plan), Some(release)) = (self.plan, &self.status.release)
             && let Ok(bake) = SignedDuration::try_from(plan.bake_time())
             && let Ok(end) = release.stage_since.0.checked_add(bake)
