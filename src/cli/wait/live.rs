@@ -328,6 +328,7 @@ mod tests {
                 step: None,
                 revision: None,
                 stable: None,
+                open: None,
             })
         };
         assert_eq!(of(Outcome::Released, "Released"), Rests::All);

@@ -408,4 +408,37 @@ fn a_timeout_tells_apart_a_slow_release_and_an_operator_that_is_away() {
         plan["status"]["conditions"] = conditions("False", "Promoting", "1 of 2");
     };
     assert_eq!(told(&slow, 30), "Promoting: 1 of 2");
+
+    let ordered = |reason: &'static str, message: &'static str, at: &'static str| {
+        move |plan: &mut serde_json::Value| {
+            plan["status"]["conditions"] = conditions("False", reason, message);
+            let annotations = &mut plan["metadata"]["annotations"];
+            annotations["belay.dev/undo"] = json!("shop-a");
+            if !at.is_empty() {
+                let stamp = json!([{"order": "undo", "revision": "shop-a", "user": "j", "at": at}]);
+                annotations["belay.dev/ordered-by"] = json!(stamp.to_string());
+            }
+        }
+    };
+    let undo = "belay.dev/undo=shop-a";
+    assert_eq!(
+        told(&ordered("Promoting", "1 of 2", "2026-03-01T11:59:20Z"), 30),
+        format!("Unseen: nobody has carried out {undo}, given 40s ago: {away}")
+    );
+    assert_eq!(
+        told(&ordered("Promoting", "1 of 2", ""), 30),
+        format!("Unseen: nobody has carried out {undo}: {away}")
+    );
+    let open = "belay.dev/undo names shop-a and is not carried out yet";
+    let waits = "back; meanwhile, undo to shop-a waits for the end of release 2";
+    for (reason, message, at, timeout) in [
+        ("Promoting", "1 of 2", "2026-03-01T11:59:58Z", 30),
+        ("Promoting", "1 of 2", "", 0),
+        // The operator is there, and says so.
+        ("RollingBack", waits, "2026-03-01T11:59:20Z", 30),
+        ("ReconcileError", "x", "2026-03-01T11:59:20Z", 30),
+    ] {
+        let told = told(&ordered(reason, message, at), timeout);
+        assert_eq!(told, format!("{reason}: {open}"));
+    }
 }

@@ -202,6 +202,19 @@ impl Waited {
 
     /// Says at a timeout if it is the operator that did not come.
     pub(super) fn late(&mut self, timeout: Duration, now: Timestamp, caller: &Caller) {
+        if let Some(open) = self.state.open.take() {
+            let given = open.at.map(|at| age(&Time(at), now));
+            let waited = given.unwrap_or(timeout);
+            if waited > AWAY {
+                let given =
+                    given.map_or_else(String::new, |_| format!(", given {} ago", span(waited)));
+                self.away(
+                    &format!("nobody has carried out {}{given}", open.order),
+                    caller,
+                );
+            }
+            return;
+        }
         let seen = self.state.outcome.is_none() && self.state.reason != verdict::UNSEEN;
         if seen {
             return;
@@ -218,9 +231,14 @@ impl Waited {
             return;
         }
         let made = edited.map_or_else(String::new, |_| format!(", made {} ago", span(waited)));
+        self.away(&format!("nobody has looked at this change{made}"), caller);
+    }
+
+    /// Says what an operator that runs would have done.
+    fn away(&mut self, what: &str, caller: &Caller) {
         let check = caller.command("check", "", "", &self.namespace);
-        self.state.message =
-            format!("nobody has looked at this change{made}: is the operator running? {check}");
+        verdict::UNSEEN.clone_into(&mut self.state.reason);
+        self.state.message = format!("{what}: is the operator running? {check}");
     }
 
     /// The plan is not there any more.
@@ -233,6 +251,7 @@ impl Waited {
             step: None,
             revision: self.state.revision.take(),
             stable: self.state.stable.take(),
+            open: None,
         };
     }
 
