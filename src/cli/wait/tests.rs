@@ -382,7 +382,12 @@ fn a_timeout_tells_apart_a_slow_release_and_an_operator_that_is_away() {
     let told = |change: &dyn Fn(&mut serde_json::Value), timeout: u64| {
         let plan = with(change);
         let mut waited = Waited::new(plan, &[], "s", (None, false), None);
-        waited.late(Duration::from_secs(timeout), noon(), &Caller::default());
+        waited.late(
+            Duration::from_secs(timeout),
+            noon(),
+            &Caller::default(),
+            &[],
+        );
         format!("{}: {}", waited.state.reason, waited.state.message)
     };
     let edited = |time: &'static str| {
@@ -440,5 +445,50 @@ fn a_timeout_tells_apart_a_slow_release_and_an_operator_that_is_away() {
     ] {
         let told = told(&ordered(reason, message, at), timeout);
         assert_eq!(told, format!("{reason}: {open}"));
+    }
+}
+
+/// The plan still says what the operator saw last, and goes on saying it.
+#[test]
+fn a_release_that_nobody_judges_any_more_is_told_from_one_that_takes_long() {
+    let told = |since: &str, unseen: &[(&str, Option<&str>)], timeout: u64| {
+        let plan = with(|plan| {
+            plan["spec"]["bakeTime"] = json!("1m");
+            let status = &mut plan["status"];
+            status["phase"] = json!("RollingOut");
+            status["step"] = json!("Bake 2/2");
+            status["conditions"] = conditions("False", "Baking", "bakes");
+            status["release"] = json!({
+                "number": 2, "kind": "Content", "stage": "Bake", "content": "c",
+                "startedAt": "2026-03-01T11:50:00.000000Z", "stageSince": since,
+            });
+        });
+        let mut waited = Waited::new(plan, &[], "s", (None, false), None);
+        let unseen: Vec<(String, Option<Timestamp>)> = unseen
+            .iter()
+            .map(|(name, at)| ((*name).to_owned(), at.map(|at| at.parse().unwrap())))
+            .collect();
+        let timeout = Duration::from_secs(timeout);
+        waited.late(timeout, noon(), &Caller::default(), &unseen);
+        format!("{}: {}", waited.state.reason, waited.state.message)
+    };
+    let away = "is the operator running? belay check -n s";
+    let (long_ago, now) = ("2026-03-01T11:56:00.000000Z", "2026-03-01T11:59:30.000000Z");
+    assert_eq!(
+        told(long_ago, &[], 0),
+        format!("Unseen: nobody has judged this since it was due, 3m ago: {away}")
+    );
+    assert_eq!(told(now, &[], 30), "Baking: bakes");
+    let (fresh, old) = (Some("2026-03-01T11:59:58Z"), Some("2026-03-01T11:59:20Z"));
+    assert_eq!(
+        told(now, &[("a", fresh), ("b", old)], 0),
+        format!("Unseen: nobody has looked at configmap b as it is now, edited 40s ago: {away}")
+    );
+    assert_eq!(
+        told(now, &[("a", None)], 30),
+        format!("Unseen: nobody has looked at configmap a as it is now: {away}")
+    );
+    for (at, timeout) in [(fresh, 30), (None, 5)] {
+        assert_eq!(told(now, &[("a", at)], timeout), "Baking: bakes");
     }
 }

@@ -15,7 +15,7 @@ use super::{
     verdict::{self, Outcome, State, generation, judge, of_deployments},
 };
 use crate::{
-    api::StoredPlan,
+    api::{Reason, StoredPlan},
     cli::{
         CliError, Streams, Target, clean,
         find::readable,
@@ -23,7 +23,7 @@ use crate::{
             Caller,
             pods::age,
             text::span,
-            verdict::{AWAY, last_edit},
+            verdict::{AWAY, last_edit, overdue},
         },
     },
 };
@@ -200,8 +200,31 @@ impl Waited {
         self.look(&plan, reads, streams).await
     }
 
-    /// Says at a timeout if it is the operator that did not come.
-    pub(super) fn late(&mut self, timeout: Duration, now: Timestamp, caller: &Caller) {
+    /// Whether the plan says that something goes on.
+    fn goes_on(&self) -> bool {
+        self.state.outcome.is_none() && self.state.reason != verdict::UNSEEN
+    }
+
+    /// The tracked ConfigMaps whose contents the operator has not seen, where that
+    /// may be why something goes on.
+    pub(super) async fn unseen(&self, reads: &mut Reads<'_>) -> Vec<(String, Option<Timestamp>)> {
+        if !self.goes_on() || self.state.reason == Reason::ReconcileError.as_str() {
+            return Vec::new();
+        }
+        // It is told without them.
+        let unseen = self.live.unseen(&self.last, reads).await;
+        unseen.unwrap_or_default()
+    }
+
+    /// Says at a timeout if it is the operator that did not come. `unseen` are the
+    /// ConfigMaps that it has not looked at, with the times of their edits.
+    pub(super) fn late(
+        &mut self,
+        timeout: Duration,
+        now: Timestamp,
+        caller: &Caller,
+        unseen: &[(String, Option<Timestamp>)],
+    ) {
         if let Some(open) = self.state.open.take() {
             let given = open.at.map(|at| age(&Time(at), now));
             let waited = given.unwrap_or(timeout);
@@ -215,8 +238,22 @@ impl Waited {
             }
             return;
         }
-        let seen = self.state.outcome.is_none() && self.state.reason != verdict::UNSEEN;
-        if seen {
+        if self.goes_on() {
+            if let Some(due) = overdue(&self.last, now) {
+                let late = span(age(&due, now));
+                let what = format!("nobody has judged this since it was due, {late} ago");
+                return self.away(&what, caller);
+            }
+            let mut unseen = unseen.iter().map(|(name, at)| {
+                let edited = at.map(|at| age(&Time(at), now));
+                (name, edited, edited.unwrap_or(timeout))
+            });
+            if let Some((name, edited, _)) = unseen.find(|(_, _, waited)| *waited > AWAY) {
+                let edited = edited.map(|edited| format!(", edited {} ago", span(edited)));
+                let edited = edited.unwrap_or_default();
+                let what = format!("nobody has looked at configmap {name} as it is now{edited}");
+                self.away(&what, caller);
+            }
             return;
         }
         // A verdict that is about something older tells nothing of when.
