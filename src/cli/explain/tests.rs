@@ -9,7 +9,7 @@ use crate::{
     api::StoredPlan,
     cli::{
         status::{fixtures, render::Layout},
-        testing::with,
+        testing::{conditions, rolled_back, with},
     },
     plan::{Plan, as_seen},
 };
@@ -129,6 +129,64 @@ fn an_order_says_what_it_waits_for() {
     assert!(order("belay.dev/undo", fixtures::STABLE).contains("next look"));
     assert!(order("belay.dev/retry", "other").starts_with("waits until"));
     assert!(order("belay.dev/abort", "other").contains("dropped"));
+}
+
+/// It knows what it waits for; only what it says nothing of is guessed.
+#[test]
+fn an_order_waits_for_what_the_operator_says() {
+    let order = |order: &str, revision: &str, change: &dyn Fn(&mut Value)| {
+        let explanation = explained(&fixtures::rolled_back(), |stored| {
+            *stored = with(|plan| {
+                plan["metadata"]["annotations"][order] = json!(revision);
+                change(plan);
+            });
+        });
+        explanation.plan.unwrap().orders.remove(0).text
+    };
+    let (undo, retry) = ("belay.dev/undo", "belay.dev/retry");
+    let invalid = |plan: &mut Value| plan["spec"] = json!({});
+    let told = |plan: &mut Value| {
+        let message = "no components; meanwhile, undo to shop-aaaa, asked for by jane, waits \
+                       until the plan is valid";
+        plan["spec"] = json!({});
+        plan["status"]["conditions"] = conditions("False", "InvalidPlan", message);
+    };
+    let valid = "waits until the plan is valid";
+    assert_eq!(order(undo, "shop-aaaa", &told), valid);
+    // Not looked at yet.
+    assert_eq!(order(undo, "shop-aaaa", &invalid), valid);
+    assert!(order(undo, "shop-aaaa", &|_| {}).contains("next look"));
+
+    let refused = |spec: Option<&'static str>| {
+        move |plan: &mut Value| {
+            rolled_back(plan);
+            plan["status"]["refused"][0]["spec"] = json!(spec);
+        }
+    };
+    assert!(order(retry, "shop-cccc", &refused(None)).contains("next look"));
+    let gone = order(retry, "shop-cccc", &refused(Some("older")));
+    assert!(gone.contains("no longer what the plan asks for"), "{gone}");
+
+    let unbegun = |plan: &mut Value| {
+        rolled_back(plan);
+        plan["status"]["release"] = json!({
+            "number": 3, "kind": "Undo", "stage": "Settle", "content": "c", "undo": "shop-aaaa",
+            "startedAt": "2026-03-01T11:59:00.000000Z",
+            "stageSince": "2026-03-01T11:59:00.000000Z",
+        });
+    };
+    for (name, revision, next) in [
+        (undo, "shop-bbbb", true),
+        (retry, "shop-cccc", true),
+        (undo, "shop-aaaa", false),
+    ] {
+        let text = order(name, revision, &unbegun);
+        assert_eq!(
+            text.contains("next look"),
+            next,
+            "{name} {revision}: {text}"
+        );
+    }
 }
 
 fn deployment(managers: &Value) -> DynamicObject {
