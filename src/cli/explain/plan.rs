@@ -10,8 +10,8 @@ use k8s_openapi::{
 use super::model::{Content, Limit, Measure, PlanExplanation, Refused, Waiting};
 use crate::{
     api::{
-        ABORT, ConditionType, GatewayDuration, OnFailure, RETRY, ReleasePlanStatus, Stage,
-        StoredPlan, UNDO,
+        ABORT, ConditionType, GatewayDuration, OnFailure, RELEASE_GENERATION, RETRY,
+        ReleasePlanStatus, ReleaseProgress, Stage, StoredPlan, UNDO,
     },
     cli::{
         meanwhile::waits,
@@ -28,7 +28,7 @@ pub(super) fn explain(stored: &StoredPlan, shown: PlanStatus) -> PlanExplanation
     let parsed = as_seen(stored);
     let plan = parsed.as_ref().ok();
     PlanExplanation {
-        content: content(plan, &status),
+        content: content(stored, plan, &status),
         limits: plan.map(limits).unwrap_or_default(),
         measures: measures(plan, &status),
         decisions: status.decisions.clone(),
@@ -38,7 +38,7 @@ pub(super) fn explain(stored: &StoredPlan, shown: PlanStatus) -> PlanExplanation
     }
 }
 
-fn content(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Content {
+fn content(stored: &StoredPlan, plan: Option<&Plan>, status: &ReleasePlanStatus) -> Content {
     let Some(plan) = plan else {
         return Content {
             digest: None,
@@ -58,6 +58,13 @@ fn content(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Content {
         };
         let revision = &refused.revision;
         format!("held since it was rolled back or undone, as {revision}{what}")
+    } else if let Some(stage) = release.and_then(|release| passed_by(stored, release)) {
+        let text = match stage {
+            _ if status.observed_generation < stored.metadata.generation => "not looked at yet",
+            Stage::Restore => "newer than what is under way, and waits for its end",
+            _ => "newer than what is under way, and waits",
+        };
+        text.to_owned()
     } else if let Some(release) = release {
         match (release.stage, current(status)) {
             (Stage::Settle, _) | (_, None) => "being prepared for release".to_owned(),
@@ -75,6 +82,12 @@ fn content(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Content {
         digest: Some(digest.to_owned()),
         text,
     }
+}
+
+/// The stage of a release that was begun for older content than that of the plan.
+fn passed_by(stored: &StoredPlan, release: &ReleaseProgress) -> Option<Stage> {
+    let now: i64 = stored.annotation(RELEASE_GENERATION)?.parse().ok()?;
+    (now > release.generation?).then_some(release.stage)
 }
 
 fn limits(plan: &Plan) -> Vec<Limit> {

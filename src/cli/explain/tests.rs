@@ -102,6 +102,35 @@ fn released_content_with_configuration_is_judged() {
     assert_eq!(text(|_| "older".to_owned()), "not judged yet");
 }
 
+/// What goes on is about the content before.
+#[test]
+fn newer_content_is_not_told_to_be_under_way() {
+    let text = |stage: &str, asked: &str, observed: i64| {
+        let explanation = explained(&fixtures::rolled_back(), |stored| {
+            *stored = with(|plan| {
+                plan["metadata"]["annotations"]["belay.dev/release-generation"] = json!(asked);
+                plan["status"]["observedGeneration"] = json!(observed);
+                plan["status"]["targetRevision"] = json!("shop-cccc");
+                plan["status"]["release"] = json!({
+                    "number": 2, "kind": "Content", "stage": stage, "content": "c",
+                    "startedAt": "2026-03-01T11:59:00.000000Z", "generation": 4,
+                    "stageSince": "2026-03-01T11:59:00.000000Z", "applied": ["shop-cccc"],
+                });
+            });
+        });
+        explanation.plan.unwrap().content.text
+    };
+    assert_eq!(text("Restore", "4", 7), "on its way back from shop-cccc");
+    assert_eq!(
+        text("Restore", "5", 7),
+        "newer than what is under way, and waits for its end"
+    );
+    for stage in ["Promote", "Restore", "Stopped"] {
+        assert_eq!(text(stage, "5", 6), "not looked at yet", "{stage}");
+    }
+    assert_eq!(text("Promote", "4", 6), "being released as shop-cccc");
+}
+
 #[test]
 fn a_deadline_that_has_passed_is_no_time_to_come() {
     let mut explanation = explained(&fixtures::promoting(), |_| {});
