@@ -47,6 +47,24 @@ fn a_rollback_is_explained_with_its_decisions_and_ways_out() {
 }
 
 #[test]
+fn a_cause_is_told_once_beside_the_decisions_on_it() {
+    let mut explanation = explained(&fixtures::rolled_back(), |stored| {
+        stored.status.as_mut().unwrap().decisions.clear();
+    });
+    let count = |explanation: &Explanation| {
+        let text = shown(explanation, 10_000);
+        text.matches(fixtures::CRASH).count()
+    };
+    assert_eq!(count(&explanation), 1);
+    // What is refused for another cause is told in full.
+    let plan = explanation.plan.as_mut().unwrap();
+    let mut older = plan.refused[0].clone();
+    older.component = Some("cart".to_owned());
+    plan.refused.push(older);
+    assert_eq!(count(&explanation), 2);
+}
+
+#[test]
 fn a_release_is_explained_with_the_numbers_it_is_judged_by() {
     let explanation = explained(&fixtures::promoting(), |stored| {
         stored.metadata.annotations =
