@@ -180,6 +180,38 @@ fn lists_and_json_are_looked_into() {
     assert_eq!((report.plans, report.skipped), (1, 1));
 }
 
+/// As kubectl takes them, with the places in the file.
+#[test]
+fn of_json_one_object_may_follow_another() {
+    let plan = |name: &str, more: &str| {
+        format!(
+            r#"{{"apiVersion":"belay.dev/v1alpha1","kind":"ReleasePlan","metadata":{{"name":"{name}"}},
+"spec":{{"components":[{{"workload":{{"kind":"Deployment","name":"a"}}}}]{more}}}}}"#
+        )
+    };
+    let bad = plan("b", r#","bakeTme":"5s""#);
+    for between in ["", "\n", " \n\t", "\n---\n"] {
+        let text = format!("{}{between}{}\n", plan("a", ""), plan("b", ""));
+        let said = lint(&["-".into()], &mut text.as_bytes());
+        assert_eq!((said.plans, said.faults.len()), (2, 0), "{text}");
+        let text = format!("{}{between}{bad}", plan("a", ""));
+        let lines = text.lines().count();
+        let found = faults(&text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].starts_with(&format!("{lines}:70 spec.bakeTme")),
+            "{found:?}"
+        );
+    }
+    // What comes behind may be YAML.
+    let text = format!("{}\nkind: Service\napiVersion: v1\n", plan("a", ""));
+    let said = lint(&["-".into()], &mut text.as_bytes());
+    assert_eq!((said.plans, said.skipped, said.faults.len()), (1, 1, 0));
+    // It is YAML where it does not begin as JSON.
+    let text = format!("# not JSON\n{}{}", plan("a", ""), plan("b", ""));
+    assert!(!faults(&text).is_empty());
+}
+
 #[test]
 fn a_kind_or_version_that_is_not_served_is_a_fault() {
     assert_eq!(
