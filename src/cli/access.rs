@@ -7,10 +7,19 @@ use std::{io::ErrorKind, path::PathBuf};
 
 use axum::http::{HeaderValue, header::USER_AGENT};
 use clap::Args;
+use k8s_openapi::ByteString;
 use kube::{
     Client, Config,
     client::ClientBuilder,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{Cluster, Context, KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use serde::{
+    Deserialize as _,
+    de::{
+        IntoDeserializer as _,
+        value::{Error, StrDeserializer},
+    },
 };
 
 use super::{COMMON, CliError, deadline::DeadlineLayer, names, proxy::proxy, terminal::Color};
@@ -150,7 +159,13 @@ impl Access {
         };
         let named = proxy_of(&file, options.context.as_ref());
         let contexts: Vec<String> = file.contexts.iter().map(|c| c.name.clone()).collect();
-        let config = Config::from_custom_kubeconfig(file, &options).await;
+        let config = match Config::from_custom_kubeconfig(file.clone(), &options).await {
+            // What it reads of the exceptions is not used, and takes no empty one.
+            Err(error @ KubeconfigError::ParseNoProxy(_)) => {
+                without_proxy(&file, options.context.as_ref()).ok_or(error)
+            }
+            config => config,
+        };
         let mut config = config.map_err(|error| CliError::NoCluster {
             reason: told(&error),
             contexts: match error {
@@ -185,13 +200,66 @@ pub(super) fn kubeconfig(path: Option<&PathBuf>) -> Result<Kubeconfig, Kubeconfi
 
 /// The proxy that a kubeconfig names for the cluster of a context.
 fn proxy_of(file: &Kubeconfig, context: Option<&String>) -> Option<String> {
+    let (_, cluster) = cluster_of(file, context)?;
+    cluster.proxy_url.clone()
+}
+
+/// A context of a kubeconfig, or the current one, with its cluster.
+fn cluster_of<'a>(
+    file: &'a Kubeconfig,
+    context: Option<&'a String>,
+) -> Option<(&'a Context, &'a Cluster)> {
     let name = context.or(file.current_context.as_ref())?;
     let mut contexts = file.contexts.iter();
     let context = contexts.find(|context| context.name == *name)?;
-    let cluster = &context.context.as_ref()?.cluster;
+    let context = context.context.as_ref()?;
     let mut clusters = file.clusters.iter();
-    let cluster = clusters.find(|named| named.name == *cluster)?;
-    cluster.cluster.as_ref()?.proxy_url.clone()
+    let cluster = clusters.find(|named| named.name == context.cluster)?;
+    Some((context, cluster.cluster.as_ref()?))
+}
+
+/// What a kubeconfig says of a context but for the proxy; none where it cannot be
+/// read.
+fn without_proxy(file: &Kubeconfig, context: Option<&String>) -> Option<Config> {
+    let (context, cluster) = cluster_of(file, context)?;
+    let mut users = file.auth_infos.iter();
+    let user = users.find(|named| Some(&named.name) == context.user.as_ref());
+    let mut user = user.and_then(|named| named.auth_info.clone());
+    if let Some(exec) = user.as_mut().and_then(|user| user.exec.as_mut())
+        && exec.provide_cluster_info
+    {
+        exec.cluster = Some(cluster.try_into().ok()?);
+    }
+    let code = cluster.certificate_authority_data.as_deref();
+    let ca = match (code, &cluster.certificate_authority) {
+        (Some(code), _) => {
+            let code: StrDeserializer<'_, Error> = code.into_deserializer();
+            Some(ByteString::deserialize(code).ok()?.0)
+        }
+        (None, Some(path)) => Some(std::fs::read(path).ok()?),
+        (None, None) => None,
+    };
+    let certs = |pem: Vec<u8>| -> Option<Vec<Vec<u8>>> {
+        let certs = CertificateDer::pem_slice_iter(&pem);
+        certs.map(|cert| Some(cert.ok()?.to_vec())).collect()
+    };
+    let root_cert = match ca {
+        Some(pem) => Some(certs(pem)?),
+        None => None,
+    };
+    let mut config = Config::new(cluster.server.as_ref()?.parse().ok()?);
+    DEFAULT.clone_into(&mut config.default_namespace);
+    if let Some(namespace) = &context.namespace {
+        config.default_namespace.clone_from(namespace);
+    }
+    config.root_cert = root_cert;
+    config.accept_invalid_certs = cluster.insecure_skip_tls_verify.unwrap_or(false);
+    config.disable_compression = cluster.disable_compression.unwrap_or(false);
+    config.tls_server_name.clone_from(&cluster.tls_server_name);
+    config.auth_info = user.unwrap_or_default();
+    // As of any kubeconfig: an answer that takes long is for others to end.
+    config.read_timeout = None;
+    Some(config)
 }
 
 /// Several kubeconfigs as one, without those that do not exist.
@@ -321,6 +389,47 @@ mod tests {
         let flags = access.kubectl_flags("shop").join(" ");
         let expected = r"-n shop --as 'jane doe'\''s' --as-group a --as-group b";
         assert_eq!(flags, expected);
+    }
+
+    /// Where the variables of a proxy are not to the client's liking.
+    #[tokio::test]
+    async fn a_kubeconfig_is_read_by_hand_as_the_client_reads_it() {
+        // A certificate, whatever it says.
+        let pem = "-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----\n";
+        let path = std::env::temp_dir().join(format!("belay-ca-{}", std::process::id()));
+        std::fs::write(&path, pem).unwrap();
+        let code = serde_json::to_value(ByteString(pem.as_bytes().to_vec())).unwrap();
+        let file: Kubeconfig = serde_json::from_value(serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "a",
+            "clusters": [
+                {"name": "a", "cluster": {"server": "https://a:6443", "tls-server-name": "b",
+                    "certificate-authority-data": code, "disable-compression": true}},
+                {"name": "b", "cluster": {"server": "https://b",
+                    "certificate-authority": path}},
+                {"name": "c", "cluster": {"server": "http://c", "insecure-skip-tls-verify": true}}],
+            "users": [{"name": "u", "user": {"username": "jane",
+                "exec": {"command": "x", "provideClusterInfo": true}}}],
+            "contexts": [
+                {"name": "a", "context": {"cluster": "a", "user": "u", "namespace": "n"}},
+                {"name": "b", "context": {"cluster": "b", "user": "none"}},
+                {"name": "c", "context": {"cluster": "c"}}],
+        }))
+        .unwrap();
+        for context in [None, Some("b"), Some("c")] {
+            let context = context.map(str::to_owned);
+            let options = KubeConfigOptions {
+                context: context.clone(),
+                ..KubeConfigOptions::default()
+            };
+            let config = Config::from_custom_kubeconfig(file.clone(), &options).await;
+            let config = config.unwrap();
+            let ours = without_proxy(&file, context.as_ref()).unwrap();
+            assert_eq!(ours.root_cert.is_none(), context.as_deref() == Some("c"));
+            assert_eq!(format!("{ours:?}"), format!("{config:?}"));
+        }
+        std::fs::remove_file(&path).unwrap();
+        // Without what it trusts it goes nowhere.
+        assert!(without_proxy(&file, Some(&"b".to_owned())).is_none());
     }
 
     #[tokio::test]

@@ -24,6 +24,7 @@ use crate::{
         Failure, PLAN_UID, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult, StoredPlan,
     },
     machine::changes_of,
+    plan::current,
     revision::{Revision, RevisionData},
 };
 
@@ -198,7 +199,9 @@ fn history(plan: &StoredPlan, revisions: &HashMap<(String, String), RevisionData
     let last = status.history.last().map(|record| record.number);
     let going = status.release.iter();
     let going = going.filter(|release| Some(release.number) != last);
-    let (from, to) = (&status.stable_revision, &status.target_revision);
+    let from = &status.stable_revision;
+    // What took the place of the target may have no revision.
+    let to = current(status).map(str::to_owned);
     let going = going.map(|release| {
         let (changed, more) = split(changed(from.as_ref(), to.as_ref()));
         Release {
@@ -446,6 +449,21 @@ mod tests {
                 cart: containers[app].image: cart:1 → cart:2, containers[app].env[TOKEN].value: changed
             * shop-bbbb is stable: a rollback returns to it
         "#]].assert_eq(&text);
+    }
+
+    /// Its target gave way to content that the API server refused.
+    #[test]
+    fn a_release_that_goes_back_from_what_was_live_is_told_by_its_revision() {
+        let plan = with(|plan| {
+            plan["status"]["release"] = json!({
+                "number": 2, "kind": "Content", "stage": "Restore", "content": "c",
+                "startedAt": "2026-03-01T11:59:00.000000Z",
+                "stageSince": "2026-03-01T11:59:00.000000Z", "applied": ["shop-cccc"],
+            });
+        });
+        let release = &history(&plan, &revisions()).releases[0];
+        assert_eq!(release.revision.as_deref(), Some("shop-cccc"));
+        assert!(told(release).contains("cart:2 → cart:3"), "{release:?}");
     }
 
     /// Names of snapshots and the annotation with their digest are ours alone.

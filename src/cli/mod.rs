@@ -23,6 +23,7 @@ pub mod explain;
 mod find;
 mod history;
 pub mod lint;
+mod meanwhile;
 mod names;
 mod orders;
 mod output;

@@ -39,6 +39,8 @@ pub struct Target {
     /// Release generation that the file says: what `kubectl apply -o yaml`
     /// answered.
     pub generation: Option<i64>,
+    /// Uid that the file says: one of the same name may be another object.
+    pub uid: Option<String>,
 }
 
 impl std::fmt::Display for Target {
@@ -70,6 +72,7 @@ impl Target {
             name: names::object(name)?,
             namespace: None,
             generation: None,
+            uid: None,
         })
     }
 }
@@ -258,6 +261,7 @@ fn object(value: &Value) -> Option<Result<Target, String>> {
         Ok(Target {
             namespace: namespace.transpose()?,
             generation: generation.and_then(|number| number.parse().ok()),
+            uid: metadata["uid"].as_str().map(str::to_owned),
             ..Target::new(kind, name)?
         })
     };
@@ -303,7 +307,8 @@ metadata: {name: cart}
 ---
 apiVersion: belay.dev/v1alpha1
 kind: ReleasePlan
-metadata: {name: shop, namespace: s, annotations: {belay.dev/release-generation: '7'}}
+metadata:
+  {name: shop, namespace: s, uid: u1, annotations: {belay.dev/release-generation: '7'}}
 ",
         )
         .unwrap();
@@ -311,6 +316,7 @@ metadata: {name: shop, namespace: s, annotations: {belay.dev/release-generation:
         assert_eq!(found[0].to_string(), "releaseplan/shop");
         assert_eq!(found[0].namespace.as_deref(), Some("s"));
         assert_eq!(found[0].generation, Some(7));
+        assert_eq!(found[0].uid.as_deref(), Some("u1"));
 
         let list = r#"{"apiVersion": "v1", "kind": "List", "items": [
             {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}},

@@ -118,8 +118,10 @@ async fn a_proxy_is_used_where_one_is_named() {
     // As it is set all over a company.
     let company = [("HTTPS_PROXY", "http://proxy.invalid:3128")];
     let inside = [company[0], ("NO_PROXY", "127.0.0.1")];
+    // A list as it is put together by scripts.
+    let gaps = [company[0], ("NO_PROXY", "localhost, ,.svc,")];
     let own = scene.cluster.kubeconfig();
-    for variables in [&company[..], &inside] {
+    for variables in [&company[..], &inside, &gaps] {
         run(own, variables, &status).await.exits(0);
     }
 
@@ -144,8 +146,13 @@ async fn a_proxy_is_used_where_one_is_named() {
     let by_variable = [("HTTPS_PROXY", url.as_str()), ("NO_PROXY", "127.0.0.1")];
     run(&far.0, &by_variable, &status).await.exits(0);
     assert!(passed.swap(0, Ordering::Relaxed) > 0);
-    let excepted = [by_variable[0], ("NO_PROXY", ".invalid")];
-    run(&far.0, &excepted, &status).await.exits(2);
+    let gaps = [by_variable[0], ("NO_PROXY", "127.0.0.1,, ")];
+    run(&far.0, &gaps, &status).await.exits(0);
+    assert!(passed.swap(0, Ordering::Relaxed) > 0);
+    for exceptions in [".invalid", ".invalid,"] {
+        let excepted = [by_variable[0], ("NO_PROXY", exceptions)];
+        run(&far.0, &excepted, &status).await.exits(2);
+    }
     assert_eq!(passed.load(Ordering::Relaxed), 0);
 }
 

@@ -113,6 +113,30 @@ async fn wait_never_tells_an_older_result() {
     assert!(after.history.len() > before.history.len(), "{after:#?}");
 }
 
+/// The number of its release may be the same.
+#[tokio::test]
+async fn a_plan_that_was_made_anew_is_no_result_for_the_one_that_was_applied() {
+    let scene = Scene::new("cli-wait-anew").await;
+    scene.deployment("cart", "shop/cart:1", 1).await;
+    let manifest = plan("shop", &[("cart", "shop/cart:1")], "");
+    let apply = async || {
+        scene
+            .try_apply(&manifest, &["-o", "yaml"])
+            .await
+            .ok()
+            .unwrap()
+    };
+    let first = apply().await;
+    scene.ready("shop").await;
+    scene.kubectl(&["delete", "relplan", "shop"]).await;
+    let second = apply().await;
+    scene.ready("shop").await;
+    let wait = ["wait", "-f", "-", "--timeout", "90s"];
+    let said = belay_stdin(&scene, &wait, first).await.exits(1);
+    assert!(said.last().starts_with("result=Deleted "), "{said:#?}");
+    belay_stdin(&scene, &wait, second).await.exits(0);
+}
+
 #[tokio::test]
 async fn wait_for_a_deployment_is_about_what_was_set_on_it() {
     let scene = Scene::new("cli-wait-followed").await;

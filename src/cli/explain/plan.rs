@@ -9,9 +9,17 @@ use k8s_openapi::{
 
 use super::model::{Content, Limit, Measure, PlanExplanation, Refused, Waiting};
 use crate::{
-    api::{ABORT, GatewayDuration, OnFailure, RETRY, ReleasePlanStatus, Stage, StoredPlan, UNDO},
-    cli::status::{PlanStatus, verdict::held},
-    plan::{Plan, abortable, as_seen, current, retryable, undoable},
+    api::{
+        ABORT, ConditionType, GatewayDuration, OnFailure, RELEASE_GENERATION, RETRY,
+        ReleasePlanStatus, ReleaseProgress, Stage, StoredPlan, UNDO,
+    },
+    cli::{
+        meanwhile::waits,
+        status::{PlanStatus, verdict::held},
+    },
+    plan::{
+        Plan, abortable, as_seen, current, failed, is_gone_from_plan, retryable, unbegun, undoable,
+    },
 };
 
 /// Why a plan is where it is.
@@ -20,17 +28,17 @@ pub(super) fn explain(stored: &StoredPlan, shown: PlanStatus) -> PlanExplanation
     let parsed = as_seen(stored);
     let plan = parsed.as_ref().ok();
     PlanExplanation {
-        content: content(plan, &status),
+        content: content(stored, plan, &status),
         limits: plan.map(limits).unwrap_or_default(),
         measures: measures(plan, &status),
         decisions: status.decisions.clone(),
         refused: refused(plan, &status),
-        orders: orders(stored, &status),
+        orders: orders(stored, plan, &status),
         status: shown,
     }
 }
 
-fn content(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Content {
+fn content(stored: &StoredPlan, plan: Option<&Plan>, status: &ReleasePlanStatus) -> Content {
     let Some(plan) = plan else {
         return Content {
             digest: None,
@@ -50,6 +58,13 @@ fn content(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Content {
         };
         let revision = &refused.revision;
         format!("held since it was rolled back or undone, as {revision}{what}")
+    } else if let Some(stage) = release.and_then(|release| passed_by(stored, release)) {
+        let text = match stage {
+            _ if status.observed_generation < stored.metadata.generation => "not looked at yet",
+            Stage::Restore => "newer than what is under way, and waits for its end",
+            _ => "newer than what is under way, and waits",
+        };
+        text.to_owned()
     } else if let Some(release) = release {
         match (release.stage, current(status)) {
             (Stage::Settle, _) | (_, None) => "being prepared for release".to_owned(),
@@ -67,6 +82,12 @@ fn content(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Content {
         digest: Some(digest.to_owned()),
         text,
     }
+}
+
+/// The stage of a release that was begun for older content than that of the plan.
+fn passed_by(stored: &StoredPlan, release: &ReleaseProgress) -> Option<Stage> {
+    let now: i64 = stored.annotation(RELEASE_GENERATION)?.parse().ok()?;
+    (now > release.generation?).then_some(release.stage)
 }
 
 fn limits(plan: &Plan) -> Vec<Limit> {
@@ -138,41 +159,65 @@ fn refused(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Refused> {
     .collect()
 }
 
-fn orders(stored: &StoredPlan, status: &ReleasePlanStatus) -> Vec<Waiting> {
+fn orders(stored: &StoredPlan, plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Waiting> {
+    let mut conditions = status.conditions.iter();
+    let ready = conditions.find(|c| c.type_ == ConditionType::Ready.as_str());
+    let ready = ready.map(|ready| ready.message.as_str());
     let given = [ABORT, UNDO, RETRY].into_iter().filter_map(|name| {
         let revision = stored.annotation(name)?;
         Some(Waiting {
             annotation: name.to_owned(),
             revision: revision.to_owned(),
-            text: order(name, revision, status),
+            // Only what it says nothing of is left to guess.
+            text: ready
+                .and_then(|ready| waits(ready, name, revision))
+                .map_or_else(|| order(name, revision, plan, status), str::to_owned),
         })
     });
     given.collect()
 }
 
-/// What an order waits for.
-fn order(name: &str, revision: &str, status: &ReleasePlanStatus) -> String {
+/// What becomes of an order that can be carried out.
+const NEXT: &str = "is carried out in the operator's next look";
+/// What becomes of one that cannot.
+const NOTHING: &str = "names nothing that it could mean, so it will be dropped with an event";
+
+/// What an order waits for, as far as the status tells.
+fn order(name: &str, revision: &str, plan: Option<&Plan>, status: &ReleasePlanStatus) -> String {
     let handled = status.handled.as_ref();
     if handled.is_some_and(|h| h.annotation == name && h.value == revision) {
         return "carried out; the annotation is about to be removed".to_owned();
     }
+    let Some(plan) = plan.filter(|_| name != ABORT) else {
+        return match name {
+            ABORT if abortable(status) == Some(revision) => NEXT.to_owned(),
+            ABORT => NOTHING.to_owned(),
+            _ => "waits until the plan is valid".to_owned(),
+        };
+    };
     let stage = status.release.as_ref().map(|release| release.stage);
-    let moving = stage.is_some_and(|stage| stage != Stage::Stopped);
+    // An undo that has not begun gives way to another order.
+    let gives_way = unbegun(status).is_some_and(|before| name != UNDO || before != revision);
+    let moving = stage.is_some_and(|stage| stage != Stage::Stopped) && !gives_way;
     // During a release the stable revision is where an abort leads, too.
     let back = name == UNDO
         && status.stable_revision.as_deref() == Some(revision)
-        && matches!(stage, Some(Stage::Promote | Stage::Bake | Stage::Stopped));
-    if moving && name != ABORT && !back {
+        && (gives_way || matches!(stage, Some(Stage::Promote | Stage::Bake | Stage::Stopped)));
+    if moving && !back {
         return "waits until the release or rollback in progress has ended".to_owned();
     }
-    let meant = match name {
-        ABORT => abortable(status) == Some(revision),
-        UNDO => back || undoable(status).contains(&revision),
-        _ => retryable(status).contains(&revision),
+    let is_gone = || {
+        stage != Some(Stage::Stopped)
+            && failed(status) != Some(revision)
+            && is_gone_from_plan(status, plan.content(), revision)
     };
-    if meant {
-        "is carried out in the operator's next look".to_owned()
-    } else {
-        "names nothing that it could mean, so it will be dropped with an event".to_owned()
-    }
+    let text = match name {
+        UNDO if back || undoable(status).contains(&revision) => NEXT,
+        RETRY if retryable(status).contains(&revision) && is_gone() => {
+            "its content is no longer what the plan asks for, so it will be dropped with an event"
+        }
+        RETRY if retryable(status).contains(&revision) => NEXT,
+        _ => NOTHING,
+    };
+    text.to_owned()
 }

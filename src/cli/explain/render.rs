@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::model::{DeploymentExplanation, Explanation, Measure, PlanExplanation};
 use crate::cli::status::{
+    CauseView,
     pods::age,
     render::{Layout, mark, next, told, ways},
     said::once,
@@ -177,6 +178,17 @@ impl Page {
             let told = refused
                 .cause
                 .told(refused.component.as_deref(), &refused.message);
+            // The answer has it already, in these words or in a line of its own.
+            let verdict = &plan.status.verdict;
+            let above = verdict.cause.as_ref().map(CauseView::told);
+            let is_told = verdict.message.contains(&told) || above.is_some_and(|a| a == told);
+            let told = match &refused.component {
+                _ if !is_told => told,
+                Some(component) => {
+                    format!("{:?} of component {component}, see above", refused.cause)
+                }
+                None => format!("{:?}, see above", refused.cause),
+            };
             let text = format!("{told} ({} ago).{current}", span(age(&refused.at, now)));
             self.row(&refused.revision, column, &text);
         }

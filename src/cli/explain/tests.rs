@@ -9,7 +9,7 @@ use crate::{
     api::StoredPlan,
     cli::{
         status::{fixtures, render::Layout},
-        testing::with,
+        testing::{conditions, rolled_back, with},
     },
     plan::{Plan, as_seen},
 };
@@ -44,6 +44,24 @@ fn explained(cluster: &fixtures::Cluster, change: impl FnOnce(&mut StoredPlan)) 
 fn a_rollback_is_explained_with_its_decisions_and_ways_out() {
     let explanation = explained(&fixtures::rolled_back(), |_| {});
     expect_file!["golden/rolled_back_80.txt"].assert_eq(&shown(&explanation, 80));
+}
+
+#[test]
+fn a_cause_is_told_once_beside_the_decisions_on_it() {
+    let mut explanation = explained(&fixtures::rolled_back(), |stored| {
+        stored.status.as_mut().unwrap().decisions.clear();
+    });
+    let count = |explanation: &Explanation| {
+        let text = shown(explanation, 10_000);
+        text.matches(fixtures::CRASH).count()
+    };
+    assert_eq!(count(&explanation), 1);
+    // What is refused for another cause is told in full.
+    let plan = explanation.plan.as_mut().unwrap();
+    let mut older = plan.refused[0].clone();
+    older.component = Some("cart".to_owned());
+    plan.refused.push(older);
+    assert_eq!(count(&explanation), 2);
 }
 
 #[test]
@@ -102,6 +120,35 @@ fn released_content_with_configuration_is_judged() {
     assert_eq!(text(|_| "older".to_owned()), "not judged yet");
 }
 
+/// What goes on is about the content before.
+#[test]
+fn newer_content_is_not_told_to_be_under_way() {
+    let text = |stage: &str, asked: &str, observed: i64| {
+        let explanation = explained(&fixtures::rolled_back(), |stored| {
+            *stored = with(|plan| {
+                plan["metadata"]["annotations"]["belay.dev/release-generation"] = json!(asked);
+                plan["status"]["observedGeneration"] = json!(observed);
+                plan["status"]["targetRevision"] = json!("shop-cccc");
+                plan["status"]["release"] = json!({
+                    "number": 2, "kind": "Content", "stage": stage, "content": "c",
+                    "startedAt": "2026-03-01T11:59:00.000000Z", "generation": 4,
+                    "stageSince": "2026-03-01T11:59:00.000000Z", "applied": ["shop-cccc"],
+                });
+            });
+        });
+        explanation.plan.unwrap().content.text
+    };
+    assert_eq!(text("Restore", "4", 7), "on its way back from shop-cccc");
+    assert_eq!(
+        text("Restore", "5", 7),
+        "newer than what is under way, and waits for its end"
+    );
+    for stage in ["Promote", "Restore", "Stopped"] {
+        assert_eq!(text(stage, "5", 6), "not looked at yet", "{stage}");
+    }
+    assert_eq!(text("Promote", "4", 6), "being released as shop-cccc");
+}
+
 #[test]
 fn a_deadline_that_has_passed_is_no_time_to_come() {
     let mut explanation = explained(&fixtures::promoting(), |_| {});
@@ -129,6 +176,64 @@ fn an_order_says_what_it_waits_for() {
     assert!(order("belay.dev/undo", fixtures::STABLE).contains("next look"));
     assert!(order("belay.dev/retry", "other").starts_with("waits until"));
     assert!(order("belay.dev/abort", "other").contains("dropped"));
+}
+
+/// It knows what it waits for; only what it says nothing of is guessed.
+#[test]
+fn an_order_waits_for_what_the_operator_says() {
+    let order = |order: &str, revision: &str, change: &dyn Fn(&mut Value)| {
+        let explanation = explained(&fixtures::rolled_back(), |stored| {
+            *stored = with(|plan| {
+                plan["metadata"]["annotations"][order] = json!(revision);
+                change(plan);
+            });
+        });
+        explanation.plan.unwrap().orders.remove(0).text
+    };
+    let (undo, retry) = ("belay.dev/undo", "belay.dev/retry");
+    let invalid = |plan: &mut Value| plan["spec"] = json!({});
+    let told = |plan: &mut Value| {
+        let message = "no components; meanwhile, undo to shop-aaaa, asked for by jane, waits \
+                       until the plan is valid";
+        plan["spec"] = json!({});
+        plan["status"]["conditions"] = conditions("False", "InvalidPlan", message);
+    };
+    let valid = "waits until the plan is valid";
+    assert_eq!(order(undo, "shop-aaaa", &told), valid);
+    // Not looked at yet.
+    assert_eq!(order(undo, "shop-aaaa", &invalid), valid);
+    assert!(order(undo, "shop-aaaa", &|_| {}).contains("next look"));
+
+    let refused = |spec: Option<&'static str>| {
+        move |plan: &mut Value| {
+            rolled_back(plan);
+            plan["status"]["refused"][0]["spec"] = json!(spec);
+        }
+    };
+    assert!(order(retry, "shop-cccc", &refused(None)).contains("next look"));
+    let gone = order(retry, "shop-cccc", &refused(Some("older")));
+    assert!(gone.contains("no longer what the plan asks for"), "{gone}");
+
+    let unbegun = |plan: &mut Value| {
+        rolled_back(plan);
+        plan["status"]["release"] = json!({
+            "number": 3, "kind": "Undo", "stage": "Settle", "content": "c", "undo": "shop-aaaa",
+            "startedAt": "2026-03-01T11:59:00.000000Z",
+            "stageSince": "2026-03-01T11:59:00.000000Z",
+        });
+    };
+    for (name, revision, next) in [
+        (undo, "shop-bbbb", true),
+        (retry, "shop-cccc", true),
+        (undo, "shop-aaaa", false),
+    ] {
+        let text = order(name, revision, &unbegun);
+        assert_eq!(
+            text.contains("next look"),
+            next,
+            "{name} {revision}: {text}"
+        );
+    }
 }
 
 fn deployment(managers: &Value) -> DynamicObject {

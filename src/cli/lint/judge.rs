@@ -24,6 +24,8 @@ use crate::{
 
 /// Lists in lists that are looked into.
 const MAX_LISTS: usize = 8;
+/// Faults of a plan for which it is tried out what would be none.
+const MAX_HINTS: usize = 16;
 
 /// Who finds fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -170,6 +172,7 @@ impl Judge {
         let object = root.to_json();
         let findings = self.object(&object);
         let mut faults: Vec<Fault> = Vec::new();
+        let mut hints = 0;
         for (rule, fault) in findings {
             let (span, found) = match rule {
                 Rule::Field => (place::key(root, &fault.path), None),
@@ -181,15 +184,19 @@ impl Judge {
             }
             // Where YAML's own reading of a word is the cause, say so.
             let bare = found.is_some_and(|n| matches!(n.value, Tree::Bool(_) | Tree::Number(_)));
-            if bare && message.contains("must be a string") {
+            if bare && message.contains("must be a string") && hints < MAX_HINTS {
+                hints += 1;
                 let written = text.get(span.clone()).unwrap_or_default();
-                message.push_str(&format!("; quote it: \"{written}\""));
+                let hint = self.hint(&object, &fault.path, written);
+                message.push_str(&hint.unwrap_or_default());
             }
             let (path, misread) = place::as_written(root, &fault.path, text);
             if let Some(place::Misread { written, read }) = misread {
-                message.push_str(&format!(
-                    "; the key {written} is read as {read}, quote it: \"{written}\""
-                ));
+                message.push_str(&format!("; the key {written} is read as {read}"));
+                // In quotes it would be no field either.
+                if rule != Rule::Field || !path.ends_with(&format!(".{written}")) {
+                    message.push_str(&format!(", quote it: \"{written}\""));
+                }
             }
             faults.push(Fault {
                 rule,
@@ -199,6 +206,21 @@ impl Judge {
             });
         }
         faults
+    }
+
+    /// What to write in the place of a number or a word that is to be a string: the
+    /// same in quotes, or with a unit, whichever is no fault again.
+    fn hint(&self, object: &Value, path: &str, written: &str) -> Option<String> {
+        let advice = [
+            (written.to_owned(), "quote it"),
+            (format!("{written}s"), "write it with its unit"),
+        ];
+        let good = advice.into_iter().find(|(text, _)| {
+            let mut changed = object.clone();
+            let put = place::put(&mut changed, path, text);
+            put && !self.object(&changed).iter().any(|(_, f)| f.path == path)
+        });
+        good.map(|(text, advice)| format!("; {advice}: \"{text}\""))
     }
 
     /// What is wrong with an object, each fault once.

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde_json::Value;
+
 use super::yaml::{Entry, Node, Tree};
 
 /// A place in a file, counted from one.
@@ -78,6 +80,25 @@ pub(super) fn as_written<'a>(
     }
     told.push_str(path.get(from..).unwrap_or_default());
     (told, misread)
+}
+
+/// Puts a text in the place of the value at `path`; false if there is none.
+pub(super) fn put(object: &mut Value, path: &str, text: &str) -> bool {
+    let mut at = object;
+    for step in steps(path) {
+        let step = path.get(step).unwrap_or_default();
+        let next = match at {
+            Value::Object(fields) => fields.get_mut(step),
+            Value::Array(elements) => step.parse().ok().and_then(|i: usize| elements.get_mut(i)),
+            _ => None,
+        };
+        match next {
+            Some(next) => at = next,
+            None => return false,
+        }
+    }
+    *at = Value::String(text.to_owned());
+    true
 }
 
 /// The deepest node on the way, its entry if it is the value of a key, and

@@ -4,6 +4,8 @@
 //! sends is JSON, so a number without a fraction arrives as an integer however
 //! it was written. Whoever judges the file has to read it in the same way.
 
+use k8s_openapi::ByteString;
+use serde::Deserialize as _;
 use serde_json::{Number, Value};
 
 /// What stands before a core tag.
@@ -20,6 +22,7 @@ pub(super) fn resolve(text: &str, plain: bool, tag: Option<&str>) -> Result<Valu
         // A tag of somebody's own has no meaning here and changes nothing.
         Some(tag) => match tag.strip_prefix(CORE) {
             None | Some("str") => return Ok(Value::String(text.to_owned())),
+            Some("binary") => return binary(text),
             Some(name) => name,
         },
     };
@@ -36,6 +39,16 @@ pub(super) fn resolve(text: &str, plain: bool, tag: Option<&str>) -> Result<Valu
     } else {
         Err(format!("cannot be read as !!{wanted}"))
     }
+}
+
+/// The text that stands there in base64, which may go over several lines.
+fn binary(text: &str) -> Result<Value, String> {
+    let code = Value::String(text.replace(['\r', '\n'], ""));
+    let bytes = ByteString::deserialize(&code);
+    let bytes = bytes.map_err(|_| "cannot be read as !!binary: it is no base64".to_owned())?;
+    Ok(Value::String(
+        String::from_utf8_lossy(&bytes.0).into_owned(),
+    ))
 }
 
 fn plain_value(text: &str) -> Result<Value, String> {
@@ -193,6 +206,18 @@ mod tests {
         assert_eq!(resolve("5", true, Some(&tag("str"))), Ok(json!("5")));
         assert_eq!(resolve("5", false, Some(&tag("int"))), Ok(json!(5)));
         assert_eq!(resolve("bar", true, Some("!foo")), Ok(json!("bar")));
+        for (code, value) in [
+            ("aGk=", "hi"),
+            ("aG\nk=\n", "hi"),
+            ("", ""),
+            ("/w==", "\u{fffd}"),
+        ] {
+            let read = resolve(code, true, Some(&tag("binary")));
+            assert_eq!(read, Ok(json!(value)), "{code:?}");
+        }
+        for code in ["aGk", "aG k=", "a-_="] {
+            assert!(resolve(code, true, Some(&tag("binary"))).is_err(), "{code}");
+        }
         assert_eq!(
             resolve("five", true, Some(&tag("int"))),
             Err("cannot be read as !!int".to_owned())

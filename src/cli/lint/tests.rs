@@ -169,6 +169,34 @@ spec:
     );
 }
 
+/// Whoever does as they are told must not be told of a fault again.
+#[test]
+fn what_to_write_in_the_place_of_a_number_is_no_fault_itself() {
+    let hint = |spec: &str| {
+        let text = format!(
+            "apiVersion: belay.dev/v1alpha1\nkind: ReleasePlan\nmetadata: {{name: a}}\nspec:\n  \
+             components: [{{workload: {{kind: Deployment, name: a}}}}]\n  {spec}\n"
+        );
+        let found = faults(&text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let hint = found[0].split_once("; ").map(|(_, hint)| hint.to_owned());
+        hint.unwrap_or_default()
+    };
+    for field in ["bakeTime", "progressDeadline"] {
+        let unit = r#"write it with its unit: "30s""#;
+        assert_eq!(hint(&format!("{field}: 30")), unit, "{field}");
+    }
+    assert_eq!(hint("bakeTime: 0"), r#"write it with its unit: "0s""#);
+    for wrong in ["bakeTime: 1.5", "bakeTime: true", "onFailure: 1"] {
+        assert_eq!(hint(wrong), "", "{wrong}");
+    }
+    assert_eq!(
+        hint("n: 1").split(", ").next(),
+        Some("the key n is read as false")
+    );
+    assert!(!hint("n: 1").contains("quote"));
+}
+
 #[test]
 fn lists_and_json_are_looked_into() {
     let text = "{\n\t\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [\n\t\t{\"apiVersion\": \"v1\", \"kind\": \"Secret\"},\n\t\t{\"apiVersion\": \"belay.dev/v1alpha1\", \"kind\": \"ReleasePlan\",\n\t\t \"metadata\": {\"name\": \"a\"}, \"spec\": {\"components\": []}}]}";
@@ -178,6 +206,38 @@ fn lists_and_json_are_looked_into() {
     );
     let report = lint(&["-".into()], &mut text.as_bytes());
     assert_eq!((report.plans, report.skipped), (1, 1));
+}
+
+/// As kubectl takes them, with the places in the file.
+#[test]
+fn of_json_one_object_may_follow_another() {
+    let plan = |name: &str, more: &str| {
+        format!(
+            r#"{{"apiVersion":"belay.dev/v1alpha1","kind":"ReleasePlan","metadata":{{"name":"{name}"}},
+"spec":{{"components":[{{"workload":{{"kind":"Deployment","name":"a"}}}}]{more}}}}}"#
+        )
+    };
+    let bad = plan("b", r#","bakeTme":"5s""#);
+    for between in ["", "\n", " \n\t", "\n---\n"] {
+        let text = format!("{}{between}{}\n", plan("a", ""), plan("b", ""));
+        let said = lint(&["-".into()], &mut text.as_bytes());
+        assert_eq!((said.plans, said.faults.len()), (2, 0), "{text}");
+        let text = format!("{}{between}{bad}", plan("a", ""));
+        let lines = text.lines().count();
+        let found = faults(&text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].starts_with(&format!("{lines}:70 spec.bakeTme")),
+            "{found:?}"
+        );
+    }
+    // What comes behind may be YAML.
+    let text = format!("{}\nkind: Service\napiVersion: v1\n", plan("a", ""));
+    let said = lint(&["-".into()], &mut text.as_bytes());
+    assert_eq!((said.plans, said.skipped, said.faults.len()), (1, 1, 0));
+    // It is YAML where it does not begin as JSON.
+    let text = format!("# not JSON\n{}{}", plan("a", ""), plan("b", ""));
+    assert!(!faults(&text).is_empty());
 }
 
 #[test]

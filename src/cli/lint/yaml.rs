@@ -7,6 +7,7 @@
 use std::{collections::BTreeMap, ops::Range};
 
 use granit_parser::{Event, Parser, ScalarStyle, Span};
+use serde::de::IgnoredAny;
 use serde_json::{Map, Number, Value};
 
 use super::scalar;
@@ -114,7 +115,10 @@ impl Node {
 pub(super) fn documents(text: &str) -> Vec<Result<Document, Unread>> {
     let mut read = Vec::new();
     let mut nodes = 0;
-    for chunk in chunks(text) {
+    for chunk in chunks(text)
+        .into_iter()
+        .flat_map(|chunk| values(text, chunk))
+    {
         let source = text.get(chunk.clone()).unwrap_or_default();
         // JSON may be indented by tabs, YAML may not. A space is as long.
         let spaced = source
@@ -150,6 +154,27 @@ fn chunks(text: &str) -> Vec<Range<usize>> {
     }
     chunks.push(start..text.len());
     chunks
+}
+
+/// What kubectl takes for a document each: of a file that begins with JSON, one
+/// value after the other, and what is no JSON as YAML again.
+fn values(text: &str, chunk: Range<usize>) -> Vec<Range<usize>> {
+    let source = text.get(chunk.clone()).unwrap_or_default();
+    let mut start = chunk.start;
+    let mut values = Vec::new();
+    if source.trim_start().starts_with('{') {
+        let mut stream = serde_json::Deserializer::from_str(source).into_iter::<IgnoredAny>();
+        while let Some(Ok(_)) = stream.next() {
+            let end = chunk.start + stream.byte_offset();
+            values.push(start..end);
+            start = end;
+        }
+    }
+    let rest = text.get(start..chunk.end).unwrap_or_default();
+    if values.is_empty() || !rest.trim().is_empty() {
+        values.push(start..chunk.end);
+    }
+    values
 }
 
 fn tabs_to_spaces(json: &str) -> String {

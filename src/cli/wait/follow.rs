@@ -89,7 +89,7 @@ pub(super) async fn follow(
                         if plan.metadata.uid == one.uid {
                             one.look(plan, &mut reads, streams).await?;
                         } else {
-                            one.gone();
+                            one.replaced();
                         }
                     }
                     Change::Gone(name) if *name == one.name => one.gone(),

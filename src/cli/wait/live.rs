@@ -140,13 +140,24 @@ impl Live {
             unlike = self.templates(plan, reads, rests).await?;
         }
         if rests != Rests::Nothing && (unlike.is_empty() || rests == Rests::Stopped) {
-            unlike.extend(self.contents(plan, reads, rests).await?);
+            let contents = self.contents(plan, reads, rests).await?;
+            unlike.extend(contents.into_iter().map(|(_, at)| at));
         }
         Ok(match rests {
             _ if unlike.is_empty() => Word::Current,
             Rests::All => Word::Older,
             Rests::Stopped | Rests::Contents | Rests::Nothing => Word::Unsure(newest(&unlike)),
         })
+    }
+
+    /// The tracked ConfigMaps whose contents the operator has not seen, with the
+    /// times of their last changes: on every look it notes what they hold.
+    pub(super) async fn unseen(
+        &self,
+        plan: &StoredPlan,
+        reads: &mut Reads<'_>,
+    ) -> Result<Vec<(String, Option<Timestamp>)>, CliError> {
+        self.contents(plan, reads, Rests::Contents).await
     }
 
     /// The Deployments whose live templates are not those that were judged, by
@@ -205,13 +216,13 @@ impl Live {
     }
 
     /// The tracked ConfigMaps whose contents are not those that the operator saw,
-    /// by the times of their last changes.
+    /// with the times of their last changes.
     async fn contents(
         &self,
         plan: &StoredPlan,
         reads: &mut Reads<'_>,
         rests: Rests,
-    ) -> Result<Vec<Option<Timestamp>>, CliError> {
+    ) -> Result<Vec<(String, Option<Timestamp>)>, CliError> {
         let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
         let read = match reads.config_maps(namespace, &self.config_maps).await {
             Ok(read) => read,
@@ -226,7 +237,10 @@ impl Live {
             !is_seen(seen.copied(), object.as_ref(), rests)
         });
         Ok(unlike
-            .map(|(_, object)| changed(&object.as_ref()?.metadata))
+            .map(|(name, object)| {
+                let at = object.as_ref().and_then(|object| changed(&object.metadata));
+                (name.clone(), at)
+            })
             .collect())
     }
 }
@@ -328,6 +342,7 @@ mod tests {
                 step: None,
                 revision: None,
                 stable: None,
+                open: None,
             })
         };
         assert_eq!(of(Outcome::Released, "Released"), Rests::All);

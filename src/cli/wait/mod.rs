@@ -15,7 +15,7 @@ mod waited;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use clap::{Args, ValueEnum};
 use k8s_openapi::jiff::Timestamp;
@@ -32,6 +32,8 @@ use crate::api::{GatewayDuration, StoredPlan};
 
 /// Longest time that a look takes without a wait; shorter than that of a request.
 const LOOK: Duration = Duration::from_secs(20);
+/// Longest time that is taken to find out why nothing has come to an end.
+const LAST: Duration = Duration::from_secs(5);
 
 /// What to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -130,10 +132,16 @@ pub(super) async fn run(args: &WaitArgs, call: &mut Invocation<'_>) -> Result<Ex
     }
     let mut worst = Exit::Done;
     let (now, caller) = (call.clock.now(), Caller::of(call));
+    let none = BTreeSet::new();
+    let mut reads = Reads::new(&session, &none);
+    let end = tokio::time::Instant::now() + LAST;
     for mut waited in waited {
         let exit = exit(waited.outcome(), args.goal);
         if exit == Exit::Timeout {
-            waited.late(args.timeout, now, &caller);
+            let unseen = waited.unseen(&mut reads);
+            // Whoever waited in vain is not to wait for the reason.
+            let unseen = tokio::time::timeout_at(end, unseen).await;
+            waited.late(args.timeout, now, &caller, &unseen.unwrap_or_default());
         }
         worst = worse(worst, exit);
         WaitResult::of(waited, exit).print(&mut call.streams, args.output, exit)?;
@@ -173,7 +181,9 @@ async fn begin(
         let of_file = told.and_then(|target| target.generation);
         let asked = (args.generation.or(of_file), args.generation.is_some());
         let mut one = Waited::new(plan.clone(), targets, &session.namespace, asked, once);
-        one.see(&plan, &mut reads, streams).await?;
+        if !one.over {
+            one.see(&plan, &mut reads, streams).await?;
+        }
         waited.push(one);
     }
     Ok(waited)

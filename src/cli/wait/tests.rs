@@ -74,6 +74,17 @@ fn what_newer_content_took_the_place_of_is_not_waited_for() {
     ] {
         assert_eq!(outcome(&plan, Some(4)), Some(Outcome::Superseded));
     }
+    for (reason, before) in [
+        ("Paused", Outcome::Held),
+        ("TemplateRefused", Outcome::Refused),
+    ] {
+        // Said of the older content, while nobody has seen the newer one.
+        let unseen = newer(4, "False", reason);
+        assert_eq!(outcome(&unseen, Some(4)), Some(before));
+        let mut seen = unseen;
+        seen.status.as_mut().unwrap().observed_generation = Some(8);
+        assert_eq!(outcome(&seen, Some(4)), Some(Outcome::Superseded));
+    }
 }
 
 #[test]
@@ -173,6 +184,45 @@ fn what_holds_older_content_is_not_told_of_a_generation_that_is_to_come() {
     assert_eq!(state.outcome, Some(Outcome::Held));
     assert_eq!(state.reason, "Paused");
     assert!(!state.message.contains("web failed"), "{state:?}");
+}
+
+/// The operator says what a person can do, and nobody but they ends it.
+#[test]
+fn a_deletion_that_cannot_go_back_ends_the_wait_with_its_reason() {
+    let of = |reason: Reason, observed: i64| {
+        let plan = with(|plan| {
+            plan["metadata"]["deletionTimestamp"] = json!("2026-03-01T11:59:00Z");
+            plan["metadata"]["generation"] = json!(8);
+            let status = &mut plan["status"];
+            status["observedGeneration"] = json!(observed);
+            status["conditions"] = conditions("False", reason.as_str(), "to let it go: kubectl");
+            status["release"] = json!({
+                "number": 2, "kind": "Content", "stage": "Restore", "content": "c",
+                "startedAt": "2026-03-01T11:59:00.000000Z",
+                "stageSince": "2026-03-01T11:59:00.000000Z", "applied": ["shop-cccc"],
+            });
+        });
+        judge(&plan, Some(4))
+    };
+    for reason in [
+        Reason::RollbackStalled,
+        Reason::Contended,
+        Reason::TemplateRefused,
+        Reason::RevisionLost,
+    ] {
+        let state = of(reason, 8);
+        assert_eq!(state.outcome, Some(Outcome::Held), "{reason}");
+        assert_eq!(state.reason, reason.as_str());
+        assert_eq!(state.message, "to let it go: kubectl");
+        // What was so before the deletion may be over by it.
+        let before = of(reason, 7);
+        assert_eq!(before.outcome, None, "{reason}");
+        assert_eq!(before.reason, "Deleting");
+    }
+    for reason in [Reason::RollingBack, Reason::Deleting, Reason::Released] {
+        let state = of(reason, 8);
+        assert_eq!((state.outcome, state.reason.as_str()), (None, "Deleting"));
+    }
 }
 
 /// No reason may leave a pipeline hanging that only a person can help, nor end
@@ -332,7 +382,12 @@ fn a_timeout_tells_apart_a_slow_release_and_an_operator_that_is_away() {
     let told = |change: &dyn Fn(&mut serde_json::Value), timeout: u64| {
         let plan = with(change);
         let mut waited = Waited::new(plan, &[], "s", (None, false), None);
-        waited.late(Duration::from_secs(timeout), noon(), &Caller::default());
+        waited.late(
+            Duration::from_secs(timeout),
+            noon(),
+            &Caller::default(),
+            &[],
+        );
         format!("{}: {}", waited.state.reason, waited.state.message)
     };
     let edited = |time: &'static str| {
@@ -358,4 +413,82 @@ fn a_timeout_tells_apart_a_slow_release_and_an_operator_that_is_away() {
         plan["status"]["conditions"] = conditions("False", "Promoting", "1 of 2");
     };
     assert_eq!(told(&slow, 30), "Promoting: 1 of 2");
+
+    let ordered = |reason: &'static str, message: &'static str, at: &'static str| {
+        move |plan: &mut serde_json::Value| {
+            plan["status"]["conditions"] = conditions("False", reason, message);
+            let annotations = &mut plan["metadata"]["annotations"];
+            annotations["belay.dev/undo"] = json!("shop-a");
+            if !at.is_empty() {
+                let stamp = json!([{"order": "undo", "revision": "shop-a", "user": "j", "at": at}]);
+                annotations["belay.dev/ordered-by"] = json!(stamp.to_string());
+            }
+        }
+    };
+    let undo = "belay.dev/undo=shop-a";
+    assert_eq!(
+        told(&ordered("Promoting", "1 of 2", "2026-03-01T11:59:20Z"), 30),
+        format!("Unseen: nobody has carried out {undo}, given 40s ago: {away}")
+    );
+    assert_eq!(
+        told(&ordered("Promoting", "1 of 2", ""), 30),
+        format!("Unseen: nobody has carried out {undo}: {away}")
+    );
+    let open = "belay.dev/undo names shop-a and is not carried out yet";
+    let waits = "back; meanwhile, undo to shop-a waits for the end of release 2";
+    for (reason, message, at, timeout) in [
+        ("Promoting", "1 of 2", "2026-03-01T11:59:58Z", 30),
+        ("Promoting", "1 of 2", "", 0),
+        // The operator is there, and says so.
+        ("RollingBack", waits, "2026-03-01T11:59:20Z", 30),
+        ("ReconcileError", "x", "2026-03-01T11:59:20Z", 30),
+    ] {
+        let told = told(&ordered(reason, message, at), timeout);
+        assert_eq!(told, format!("{reason}: {open}"));
+    }
+}
+
+/// The plan still says what the operator saw last, and goes on saying it.
+#[test]
+fn a_release_that_nobody_judges_any_more_is_told_from_one_that_takes_long() {
+    let told = |since: &str, unseen: &[(&str, Option<&str>)], timeout: u64| {
+        let plan = with(|plan| {
+            plan["spec"]["bakeTime"] = json!("1m");
+            let status = &mut plan["status"];
+            status["phase"] = json!("RollingOut");
+            status["step"] = json!("Bake 2/2");
+            status["conditions"] = conditions("False", "Baking", "bakes");
+            status["release"] = json!({
+                "number": 2, "kind": "Content", "stage": "Bake", "content": "c",
+                "startedAt": "2026-03-01T11:50:00.000000Z", "stageSince": since,
+            });
+        });
+        let mut waited = Waited::new(plan, &[], "s", (None, false), None);
+        let unseen: Vec<(String, Option<Timestamp>)> = unseen
+            .iter()
+            .map(|(name, at)| ((*name).to_owned(), at.map(|at| at.parse().unwrap())))
+            .collect();
+        let timeout = Duration::from_secs(timeout);
+        waited.late(timeout, noon(), &Caller::default(), &unseen);
+        format!("{}: {}", waited.state.reason, waited.state.message)
+    };
+    let away = "is the operator running? belay check -n s";
+    let (long_ago, now) = ("2026-03-01T11:56:00.000000Z", "2026-03-01T11:59:30.000000Z");
+    assert_eq!(
+        told(long_ago, &[], 0),
+        format!("Unseen: nobody has judged this since it was due, 3m ago: {away}")
+    );
+    assert_eq!(told(now, &[], 30), "Baking: bakes");
+    let (fresh, old) = (Some("2026-03-01T11:59:58Z"), Some("2026-03-01T11:59:20Z"));
+    assert_eq!(
+        told(now, &[("a", fresh), ("b", old)], 0),
+        format!("Unseen: nobody has looked at configmap b as it is now, edited 40s ago: {away}")
+    );
+    assert_eq!(
+        told(now, &[("a", None)], 30),
+        format!("Unseen: nobody has looked at configmap a as it is now: {away}")
+    );
+    for (at, timeout) in [(fresh, 30), (None, 5)] {
+        assert_eq!(told(now, &[("a", at)], timeout), "Baking: bakes");
+    }
 }

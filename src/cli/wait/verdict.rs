@@ -5,16 +5,17 @@
 //! last change, its content judged up to the release generation asked for, and
 //! every order on it carried out.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Condition, jiff::Timestamp};
 use serde::Serialize;
 
 use crate::{
     api::{
-        ABORT, ConditionType, RELEASE_GENERATION, RETRY, Reason, ReleaseKind, ReleasePlanStatus,
-        ReleaseRecord, ReleaseResult, Stage, StoredPlan, UNDO,
+        ABORT, ConditionType, ORDERED_BY, RELEASE_GENERATION, RETRY, Reason, ReleaseKind,
+        ReleasePlanStatus, ReleaseRecord, ReleaseResult, Stage, StoredPlan, UNDO,
     },
+    cli::meanwhile::waits,
     machine::{holding, scope},
-    plan::{Plan, as_seen, current},
+    plan::{Plan, Stamps, as_seen, current},
 };
 
 /// The reason while the operator has not looked at what was changed.
@@ -24,8 +25,6 @@ pub(super) const NOT_YET: &str = "the operator has not looked at it yet";
 
 /// The reason where the API server said nothing of the plan in time.
 pub(super) const UNANSWERED: &str = "Unanswered";
-/// What stands in the operator's message before what orders wait for.
-const WAITING: &str = "; meanwhile, ";
 
 /// How what was asked for ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -65,6 +64,17 @@ pub(super) struct State {
     pub(super) revision: Option<String>,
     /// The revision that a rollback returns to.
     pub(super) stable: Option<String>,
+    /// The order that is not carried out yet, of which the operator says nothing.
+    pub(super) open: Option<Open>,
+}
+
+/// An order on the plan that the operator does not seem to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Open {
+    /// The annotation and the revision that it names.
+    pub(super) order: String,
+    /// When it was given, where the webhook saw it.
+    pub(super) at: Option<Timestamp>,
 }
 
 /// The release generation that the plan stands at.
@@ -88,9 +98,16 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
         step: status.step.clone(),
         revision: about(plan, status, outcome),
         stable: status.stable_revision.clone(),
+        open: None,
     };
     if plan.is_deleting() {
-        return state(None, Reason::Deleting.as_str(), "the plan is being deleted");
+        let seen = status.observed_generation >= plan.metadata.generation;
+        let held = ready.filter(|ready| seen && told(plan, ready, true) == Some(Outcome::Held));
+        return match held {
+            // A deletion goes back first, and only a person ends what is in its way.
+            Some(ready) => state(Some(Outcome::Held), &ready.reason, &ready.message),
+            None => state(None, Reason::Deleting.as_str(), "the plan is being deleted"),
+        };
     }
     let Some(ready) = ready else {
         return state(None, UNSEEN, NOT_YET);
@@ -101,6 +118,10 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
         // What the plan says may still be about what was asked for.
         let of_asked = judged && status.observed_release_generation == asked;
         let outcome = of_asked.then(|| told(plan, ready, judged)).flatten();
+        // What waits for a person once the newer content was seen is about that.
+        let waits = matches!(outcome, Some(Outcome::Held | Outcome::Refused));
+        let seen = status.observed_generation >= plan.metadata.generation;
+        let outcome = outcome.filter(|_| !(waits && seen));
         let text = "newer content took the place of what was asked for";
         return match outcome {
             Some(outcome) => state(Some(outcome), &ready.reason, &ready.message),
@@ -115,15 +136,19 @@ pub(super) fn judge(plan: &StoredPlan, asked: Option<i64>) -> State {
         told(plan, ready, judged),
         Some(Outcome::Held | Outcome::Refused)
     );
-    let waiting = ready.message.split_once(WAITING).map(|(_, text)| text);
-    let waits = |order: &str, revision: &str| {
-        held && waiting.is_some_and(|text| is_told(text, order, revision))
-    };
+    let waits = |order: &str, revision: &str| waits(&ready.message, order, revision).is_some();
     // An order that waits for what does not go on by itself ends no wait later.
-    let mut open = orders(plan).filter(|(order, revision)| !waits(order, revision));
+    let mut open = orders(plan).filter(|(order, revision)| !(held && waits(order, revision)));
     if let Some((order, revision)) = open.next() {
         let text = format!("{order} names {revision} and is not carried out yet");
-        return state(None, &ready.reason, &text);
+        let handled = status.handled.as_ref();
+        let known = handled.is_some_and(|h| h.annotation == order && h.value == revision)
+            || waits(order, revision)
+            || ready.reason == Reason::ReconcileError.as_str();
+        return State {
+            open: (!known).then(|| Open::of(plan, order, revision)),
+            ..state(None, &ready.reason, &text)
+        };
     }
     let outcome = told(plan, ready, judged).filter(|_| known);
     if outcome == Some(Outcome::Held) && !judged && ready.reason == Reason::Frozen.as_str() {
@@ -177,17 +202,14 @@ fn orders(plan: &StoredPlan) -> impl Iterator<Item = (&'static str, &str)> {
         .filter_map(|name| Some((name, plan.annotation(name)?)))
 }
 
-/// Whether the operator says in `text` that this order waits.
-fn is_told(text: &str, order: &str, revision: &str) -> bool {
-    let begin = match order {
-        UNDO => format!("undo to {revision}"),
-        RETRY => format!("retry of {revision}"),
-        _ => return false,
-    };
-    text.split("; ").any(|told| {
-        let rest = told.strip_prefix(begin.as_str());
-        rest.is_some_and(|rest| rest.starts_with([' ', ',']))
-    })
+impl Open {
+    fn of(plan: &StoredPlan, order: &str, revision: &str) -> Self {
+        let stamps = Stamps::read(plan.annotation(ORDERED_BY));
+        Self {
+            order: format!("{order}={revision}"),
+            at: stamps.of(order, revision).map(|stamp| stamp.at),
+        }
+    }
 }
 
 /// How it ended. What is in the way of going back holds a plan: what failed is

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
+    is,
     live::{Live, Word},
     orders::Orders,
     reads::Reads,
     verdict::{self, Outcome, State, generation, judge, of_deployments},
 };
 use crate::{
-    api::StoredPlan,
+    api::{Reason, StoredPlan},
     cli::{
         CliError, Streams, Target, clean,
         find::readable,
@@ -22,7 +23,7 @@ use crate::{
             Caller,
             pods::age,
             text::span,
-            verdict::{AWAY, last_edit},
+            verdict::{AWAY, last_edit, overdue},
         },
     },
 };
@@ -73,7 +74,12 @@ impl Waited {
             None => Orders::on(&plan, generation(&plan)),
         };
         let asked = asked.or_else(|| generation(&plan));
-        Self {
+        let is_another = targets.iter().any(|target| {
+            let uid = target.uid.as_ref();
+            uid.is_some_and(|uid| Some(uid) != plan.metadata.uid.as_ref())
+                && is(target, &plan, namespace)
+        });
+        let mut one = Self {
             namespace: plan.metadata.namespace.clone().unwrap_or_default(),
             name: plan.metadata.name.clone().unwrap_or_default(),
             uid: plan.metadata.uid.clone(),
@@ -88,7 +94,13 @@ impl Waited {
             edited: last_edit(&plan.metadata),
             told: String::new(),
             last: plan,
+        };
+        if is_another {
+            // Nothing of it is about what was asked for.
+            (one.state.revision, one.state.stable) = (None, None);
+            one.replaced();
         }
+        one
     }
 
     /// How it ended; none while it goes on.
@@ -188,10 +200,60 @@ impl Waited {
         self.look(&plan, reads, streams).await
     }
 
-    /// Says at a timeout if it is the operator that did not come.
-    pub(super) fn late(&mut self, timeout: Duration, now: Timestamp, caller: &Caller) {
-        let seen = self.state.outcome.is_none() && self.state.reason != verdict::UNSEEN;
-        if seen {
+    /// Whether the plan says that something goes on.
+    fn goes_on(&self) -> bool {
+        self.state.outcome.is_none() && self.state.reason != verdict::UNSEEN
+    }
+
+    /// The tracked ConfigMaps whose contents the operator has not seen, where that
+    /// may be why something goes on.
+    pub(super) async fn unseen(&self, reads: &mut Reads<'_>) -> Vec<(String, Option<Timestamp>)> {
+        if !self.goes_on() || self.state.reason == Reason::ReconcileError.as_str() {
+            return Vec::new();
+        }
+        // It is told without them.
+        let unseen = self.live.unseen(&self.last, reads).await;
+        unseen.unwrap_or_default()
+    }
+
+    /// Says at a timeout if it is the operator that did not come. `unseen` are the
+    /// ConfigMaps that it has not looked at, with the times of their edits.
+    pub(super) fn late(
+        &mut self,
+        timeout: Duration,
+        now: Timestamp,
+        caller: &Caller,
+        unseen: &[(String, Option<Timestamp>)],
+    ) {
+        if let Some(open) = self.state.open.take() {
+            let given = open.at.map(|at| age(&Time(at), now));
+            let waited = given.unwrap_or(timeout);
+            if waited > AWAY {
+                let given =
+                    given.map_or_else(String::new, |_| format!(", given {} ago", span(waited)));
+                self.away(
+                    &format!("nobody has carried out {}{given}", open.order),
+                    caller,
+                );
+            }
+            return;
+        }
+        if self.goes_on() {
+            if let Some(due) = overdue(&self.last, now) {
+                let late = span(age(&due, now));
+                let what = format!("nobody has judged this since it was due, {late} ago");
+                return self.away(&what, caller);
+            }
+            let mut unseen = unseen.iter().map(|(name, at)| {
+                let edited = at.map(|at| age(&Time(at), now));
+                (name, edited, edited.unwrap_or(timeout))
+            });
+            if let Some((name, edited, _)) = unseen.find(|(_, _, waited)| *waited > AWAY) {
+                let edited = edited.map(|edited| format!(", edited {} ago", span(edited)));
+                let edited = edited.unwrap_or_default();
+                let what = format!("nobody has looked at configmap {name} as it is now{edited}");
+                self.away(&what, caller);
+            }
             return;
         }
         // A verdict that is about something older tells nothing of when.
@@ -206,9 +268,14 @@ impl Waited {
             return;
         }
         let made = edited.map_or_else(String::new, |_| format!(", made {} ago", span(waited)));
+        self.away(&format!("nobody has looked at this change{made}"), caller);
+    }
+
+    /// Says what an operator that runs would have done.
+    fn away(&mut self, what: &str, caller: &Caller) {
         let check = caller.command("check", "", "", &self.namespace);
-        self.state.message =
-            format!("nobody has looked at this change{made}: is the operator running? {check}");
+        verdict::UNSEEN.clone_into(&mut self.state.reason);
+        self.state.message = format!("{what}: is the operator running? {check}");
     }
 
     /// The plan is not there any more.
@@ -221,7 +288,15 @@ impl Waited {
             step: None,
             revision: self.state.revision.take(),
             stable: self.state.stable.take(),
+            open: None,
         };
+    }
+
+    /// The plan of this name is another one.
+    pub(super) fn replaced(&mut self) {
+        self.gone();
+        "the plan was deleted, and the one of this name now is another"
+            .clone_into(&mut self.state.message);
     }
 }
 
@@ -253,6 +328,29 @@ mod tests {
         assert!(doubted(None));
         let mut followed = Waited::new(with(|_| {}), &[], "s", (None, false), None);
         assert!(!followed.is_long(Some("2026-03-01T11:00:00Z".parse().unwrap())));
+    }
+
+    /// The answer to `kubectl apply` names the object that it was about.
+    #[test]
+    fn a_plan_that_was_made_anew_is_not_the_one_of_the_file() {
+        let of = |name: &str, uid: Option<&str>| {
+            let target = Target {
+                uid: uid.map(str::to_owned),
+                ..name.parse().unwrap()
+            };
+            Waited::new(with(|_| {}), &[target], "s", (Some(1), false), None)
+        };
+        let one = of("shop", Some("u0"));
+        assert_eq!(one.outcome(), Some(Outcome::Deleted));
+        assert_eq!((&one.state.revision, &one.state.stable), (&None, &None));
+        for (name, uid) in [
+            ("shop", Some("u1")),
+            ("shop", None),
+            ("other", Some("u0")),
+            ("deploy/shop", Some("u0")),
+        ] {
+            assert_eq!(of(name, uid).outcome(), None, "{name} {uid:?}");
+        }
     }
 
     /// An order belongs to whoever waits for no content of their own.
