@@ -283,10 +283,12 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
     }
     let mut joined: Vec<Frozen> = new.iter().filter_map(|view| frozen(ctx, *view)).collect();
     // A ConfigMap has one contents in a revision: those that the others rest on.
-    let known: Vec<_> = tracked(&current.data).cloned().collect();
+    // What a template only names is nothing that is written back.
+    let own = current.data.components.iter().flat_map(|c| &c.config_maps);
+    let own: Vec<_> = own.cloned().collect();
     for tracked in joined.iter_mut().flat_map(|frozen| &mut frozen.config_maps) {
-        if let Some(known) = known.iter().find(|known| known.name == tracked.name) {
-            tracked.clone_from(known);
+        if let Some(own) = own.iter().find(|own| own.name == tracked.name) {
+            tracked.clone_from(own);
         }
     }
     let gone: Vec<Target> = left.iter().map(|view| view.scope.target.clone()).collect();
@@ -326,6 +328,7 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
         report::stalled(ctx, Reason::TemplateRefused, &text);
         return true;
     }
+    let known: Vec<_> = tracked(&current.data).cloned().collect();
     let new: Vec<Tracked> = tracked(&data)
         .filter(|tracked| !known.contains(tracked))
         .cloned()

@@ -4,7 +4,7 @@
 use super::{
     Action, Workload, contents,
     context::{Context, View},
-    rivals,
+    pinned, rivals,
     stable::{self, may_write},
     ways,
 };
@@ -17,7 +17,7 @@ use crate::{
 
 /// Fields to bring back of a workload; none means the whole template.
 pub(super) fn touched(ctx: &Context<'_>, target: &Target) -> FieldSet {
-    let stable = ctx.stable().and_then(|stable| stable.data.of(target));
+    let stable = pinned::began(ctx).and_then(|stable| stable.data.of(target));
     let applied = ctx.release().map(|r| r.applied.clone()).unwrap_or_default();
     let surroundings = applied.iter().any(|name| {
         let frozen = ctx.revision(Some(name)).and_then(|r| r.data.of(target));

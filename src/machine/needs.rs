@@ -81,6 +81,8 @@ fn is_new(status: &ReleasePlanStatus) -> bool {
         && status.stable_revision.is_none()
         && status.release.is_none()
         && status.history.is_empty()
+        // Whoever claimed a workload has looked for revisions.
+        && status.components.iter().all(|c| c.claimed_at.is_none())
 }
 
 /// Whether other content is live than the plan asks for, so that which contents

@@ -15,14 +15,16 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{
-    adopt,
+    Workload, adopt,
+    back::touched,
     context::{Context, View},
     report, snapshots,
 };
 use crate::{
     api::Reason,
     config_maps::{Tracked, names, rewrite},
-    fields::canon,
+    fields::{canon, put_back},
+    plan::Target,
     revision::{Frozen, Revision, RevisionData},
 };
 
@@ -74,58 +76,58 @@ pub(super) fn take(ctx: &mut Context<'_>) -> bool {
     let maps = stable.iter().chain(&proven).flat_map(|(_, kept)| kept);
     let maps: Vec<Tracked> = maps.cloned().collect();
     // What cannot be kept is told where it is needed, by the release.
-    if maps.is_empty() || snapshots::store(ctx, &maps).is_err() {
+    let changed = stable.is_some() || proven.is_some();
+    if !changed || snapshots::store(ctx, &maps).is_err() {
         return false;
     }
     if let Some((data, _)) = proven {
         ctx.status.proven_revision = Some(adopt::store_revision(ctx, data));
     }
-    if let Some((data, _)) = stable {
+    if let Some((data, kept)) = stable {
         let before = ctx.status.stable_revision.clone().unwrap_or_default();
         let name = adopt::rename_stable(ctx, data);
-        let text = format!(
-            "the stable revision {before} names {}, which the plan tracks now; it is {name} from here on, with the contents of today",
-            list(maps.iter().map(|tracked| &tracked.name))
-        );
-        ctx.log(Reason::BaselineTaken, &text);
+        if !kept.is_empty() {
+            let text = format!(
+                "the stable revision {before} names {}, which the plan tracks now; it is {name} from here on, with the contents of today",
+                list(kept.iter().map(|tracked| &tracked.name))
+            );
+            ctx.log(Reason::BaselineTaken, &text);
+        }
     }
     ctx.wake_in(Duration::ZERO);
     true
 }
 
-/// A revision with contents that it lacks, and these.
+/// A revision with contents that it lacks, and these; and without those of
+/// ConfigMaps that the plan does not track any more, which hold what they like.
 fn taken(ctx: &Context<'_>, revision: &String) -> Option<(RevisionData, Vec<Tracked>)> {
-    let mut data = ctx.revision(Some(revision))?.data.clone();
+    let revision = ctx.revision(Some(revision))?;
+    let mut data = revision.data.clone();
     let mut all = Vec::new();
     for view in ctx.components().filter(|v| v.scope.template.is_some()) {
         let mut components = data.components.iter_mut();
         let frozen = components.find(|frozen| frozen.workload == view.scope.target.to_ref());
+        let Some(frozen) = frozen else { continue };
+        if !ctx.has_applied() {
+            let names = names(&frozen.template);
+            let tracks = |name: &String| view.scope.config_maps.contains(name);
+            frozen
+                .named
+                .retain(|known| tracks(&known.name) || names.contains(&known.snapshot));
+        }
         // Contents with which nothing runs are nothing to return to.
         let live = view.observed.workload.as_ref();
-        let runs = ctx.has_applied() || live.is_some_and(|live| live.available > 0);
-        let Some(frozen) = frozen.filter(|_| runs) else {
+        let runs = |live: &Workload| live.available > 0 || live.replicas == 0;
+        if !ctx.has_applied() && !live.is_some_and(runs) {
             continue;
-        };
-        let lacks = |name: &String| frozen.keeps().all(|known| known.name != *name);
-        let new = view.scope.tracked.iter();
-        let new = new.filter(|new| lacks(&new.name) || is_newly_tracked(ctx, &new.name));
-        let new = new.map(|new| then(ctx, view, new));
-        let mut new = named(&frozen.template, new);
-        new.retain(|new| !frozen.named.contains(new));
-        frozen
-            .named
-            .retain(|known| new.iter().all(|new| new.name != known.name));
+        }
+        let lacks = |new: &&Tracked| frozen.keeps().all(|known| known.name != new.name);
+        let new = view.scope.tracked.iter().filter(lacks);
+        let new = named(&frozen.template, new.map(|new| then(ctx, view, new)));
         frozen.named.extend(new.clone());
         all.extend(new);
     }
-    (!all.is_empty()).then_some((data, all))
-}
-
-/// Whether no pass has looked at a ConfigMap since the plan began to track it:
-/// what was kept of it before is not what it held until now.
-fn is_newly_tracked(ctx: &Context<'_>, name: &str) -> bool {
-    let mut known = ctx.input.status.config_maps.iter();
-    known.all(|known| known.name != *name)
+    (data != revision.data).then_some((data, all))
 }
 
 /// What a ConfigMap held when the release in progress began with it.
@@ -160,23 +162,40 @@ fn moved(ctx: &Context<'_>, frozen: &Frozen) -> BTreeMap<String, String> {
 }
 
 /// A revision as it comes back: where a ConfigMap that its templates name does
-/// not have the contents of then, they name their snapshot.
+/// not have the contents of then, they name their snapshot. Fields that do not
+/// come back stay as they were.
 pub(super) fn returned<'a>(ctx: &Context<'_>, revision: &'a Revision) -> Cow<'a, Revision> {
-    let frozen = revision.data.components.iter();
-    let moved: Vec<_> = frozen.map(|frozen| moved(ctx, frozen)).collect();
-    if moved.iter().all(BTreeMap::is_empty) {
-        return Cow::Borrowed(revision);
-    }
+    let mut moves = Vec::new();
     let mut data = revision.data.clone();
-    // It is not what a plan says that has the same words.
-    if !data.spec.is_empty() {
-        data.spec = canon::digest_json(&json!([data.spec, moved]));
-    }
-    for (frozen, moved) in data.components.iter_mut().zip(&moved) {
-        frozen.template = rewrite(&frozen.template, moved);
-        if let Some(digest) = frozen.partial_digest.as_mut().filter(|_| !moved.is_empty()) {
+    for frozen in &mut data.components {
+        let moved = moved(ctx, frozen);
+        let target = Target::from_ref(&frozen.workload);
+        let Some(target) = target.filter(|_| !moved.is_empty()) else {
+            continue;
+        };
+        let rewritten = rewrite(&frozen.template, &moved);
+        let fields = touched(ctx, &target);
+        let template = if fields.is_empty() {
+            rewritten
+        } else {
+            let fields = fields.union(&frozen.touched());
+            put_back(&frozen.template, &rewritten, &fields)
+        };
+        if canon::equal(&template, &frozen.template) {
+            continue;
+        }
+        frozen.template = template;
+        // It is not what a plan says that has the same words.
+        if let Some(digest) = &mut frozen.partial_digest {
             *digest = canon::digest_json(&json!([digest, moved]));
         }
+        moves.push(moved);
+    }
+    if moves.is_empty() {
+        return Cow::Borrowed(revision);
+    }
+    if !data.spec.is_empty() {
+        data.spec = canon::digest_json(&json!([data.spec, moves]));
     }
     let name = revision.name.clone();
     Cow::Owned(Revision { name, data })
@@ -200,6 +219,10 @@ pub(super) fn pin(ctx: &mut Context<'_>) -> bool {
     let maps: Vec<String> = frozen.flat_map(|f| moved(ctx, f).into_keys()).collect();
     let before = &stable.name;
     let name = adopt::rename_stable(ctx, revision.data);
+    if let Some(release) = ctx.status.release.as_mut() {
+        // What the release changed is only known beside what it began from.
+        release.applied.insert(0, before.clone());
+    }
     let text = format!(
         "{before} names {}, which does not have the contents of then any more; it comes back as {name}, with their snapshot",
         list(maps.iter())
@@ -208,6 +231,29 @@ pub(super) fn pin(ctx: &mut Context<'_>) -> bool {
     report::progressing(ctx, Reason::RollingBack, &text);
     ctx.wake_in(Duration::ZERO);
     true
+}
+
+/// The stable revision as the release in progress began from it.
+pub(super) fn began<'a>(ctx: &Context<'a>) -> Option<&'a Revision> {
+    let stable = ctx.stable()?;
+    let by_name = |frozen: &Frozen| {
+        let named = frozen.named.iter();
+        let names = named.map(|named| (named.snapshot.clone(), named.name.clone()));
+        rewrite(&frozen.template, &names.collect())
+    };
+    let same = |(now, then): (&Frozen, &Frozen)| {
+        now.workload == then.workload
+            && now.config_maps == then.config_maps
+            && now.named == then.named
+            && canon::equal(&by_name(now), &by_name(then))
+    };
+    let is_same = |revision: &&Revision| {
+        let (now, then) = (&stable.data.components, &revision.data.components);
+        now.len() == then.len() && now.iter().zip(then).all(same)
+    };
+    let mut applied = ctx.release().into_iter().flat_map(|r| &r.applied);
+    let began = applied.find_map(|name| ctx.revision(Some(name)).filter(is_same));
+    began.or(Some(stable))
 }
 
 fn list<'a>(maps: impl Iterator<Item = &'a String>) -> String {

@@ -11,7 +11,7 @@ use crate::{
     api::{RefusedContent, ReleasePlanStatus, ReleaseRecord, ReleaseResult},
     config_maps::{Tracked, rewrite},
     fields::{canon, diff},
-    plan::{Plan, brought_content},
+    plan::{Plan, last_word},
     revision::{Frozen, RevisionData},
 };
 
@@ -47,9 +47,7 @@ pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Opti
 /// push out where an undo goes to. Nor may they where one that waits goes to.
 fn bound(history: &mut Vec<ReleaseRecord>, limit: usize, ordered: Option<&str>) {
     let surplus = history.len().saturating_sub(limit);
-    let mut made = history.iter().rev();
-    let made =
-        made.find(|record| record.result == ReleaseResult::Succeeded && brought_content(record));
+    let made = last_word(history);
     let made = made.map(|record| record.number);
     let mut index = 0;
     history.retain(|record| {
@@ -145,30 +143,30 @@ pub fn changes_of(stable: &RevisionData, target: &RevisionData) -> Vec<String> {
         for change in diff(&plain(before), &plain(now)) {
             changes.push(format!("{}: {change}", now.name));
         }
-        for tracked in &now.config_maps {
-            let mut known = before.config_maps.iter();
-            let known = known.find(|known| known.name == tracked.name);
-            // Contents that were named before are no change by themselves.
-            let mut named = before.named.iter();
-            let named = named.find(|named| named.name == tracked.name);
-            let known = known.or(named.filter(|named| named.digest != tracked.digest));
-            let text = match known {
-                Some(known) if known.digest == tracked.digest => continue,
+        let of = |all: &[Tracked], name: &str| all.iter().find(|t| t.name == *name).cloned();
+        for new in now.keeps() {
+            let old = of(&before.config_maps, &new.name);
+            let named = of(&now.config_maps, &new.name).is_none();
+            // Contents that are only named are no change by themselves.
+            let other = || of(&before.named, &new.name).filter(|old| old.digest != new.digest);
+            let text = match old.or_else(other) {
+                Some(old) if old.digest == new.digest => continue,
                 // Of templated components by the names that stand in the cluster.
-                Some(known) if now.partial_digest.is_some() => {
-                    format!("{} → {}", known.snapshot, tracked.snapshot)
+                Some(old) if now.partial_digest.is_some() => {
+                    format!("{} → {}", old.snapshot, new.snapshot)
                 }
-                Some(known) => format!(
+                Some(old) => format!(
                     "{} → {}",
-                    canon::short(&known.digest),
-                    canon::short(&tracked.digest)
+                    canon::short(&old.digest),
+                    canon::short(&new.digest)
                 ),
-                None => format!("tracked from {}", canon::short(&tracked.digest)),
+                None if named => continue,
+                None => format!("tracked from {}", canon::short(&new.digest)),
             };
-            changes.push(format!("{}: configmap {}: {text}", now.name, tracked.name));
+            changes.push(format!("{}: configmap {}: {text}", now.name, new.name));
         }
-        let tracks = |left: &Tracked| now.config_maps.iter().any(|now| now.name == left.name);
-        for left in before.config_maps.iter().filter(|left| !tracks(left)) {
+        let keeps = |left: &Tracked| now.keeps().any(|now| now.name == left.name);
+        for left in before.config_maps.iter().filter(|left| !keeps(left)) {
             let text = "not tracked any more";
             changes.push(format!("{}: configmap {}: {text}", now.name, left.name));
         }

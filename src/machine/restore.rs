@@ -493,7 +493,7 @@ pub(super) fn refuse(ctx: &mut Context<'_>) {
     let Some(failure) = ctx.release().and_then(|release| release.failure.clone()) else {
         return;
     };
-    let (Some(target), Some(stable)) = (ctx.target(), ctx.stable()) else {
+    let (Some(target), Some(stable)) = (ctx.target(), pinned::began(ctx)) else {
         return;
     };
     let spec = (target.data.spec != stable.data.spec).then(|| target.data.spec.clone());

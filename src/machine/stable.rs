@@ -20,7 +20,7 @@ use crate::{
         RefusedTemplate, ReleaseKind, ReleasePlanStatus, ReleaseResult,
     },
     fields::{FieldSet, canon, put_back},
-    plan::{Plan, brought_content},
+    plan::{Plan, last_word},
     revision::{Frozen, Revision},
 };
 
@@ -156,9 +156,8 @@ pub fn holding<'a>(
     let reads = |scope: &Scope| scope.template.is_none() && !scope.config_maps.is_empty();
     let reads = scope.iter().any(reads);
     // Once something else was released it still stays away, and is no last word.
-    let mut brought = status.history.iter().rev();
-    let brought = brought.find(|r| r.result == ReleaseResult::Succeeded && brought_content(r));
-    let is_undone = brought.is_some_and(|record| record.kind == ReleaseKind::Undo);
+    let word = last_word(&status.history);
+    let is_undone = word.is_some_and(|record| record.kind == ReleaseKind::Undo);
     status.refused.iter().rev().find(|r| {
         let followed = r.spec.is_none() || (reads && !r.live.is_empty());
         let same = content.is_some() && r.spec.as_deref() == content;

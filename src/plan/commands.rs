@@ -103,6 +103,16 @@ pub fn is_gone_from_plan(status: &ReleasePlanStatus, content: &str, revision: &s
         .is_some_and(|r| r.spec.as_deref().is_some_and(|spec| spec != content))
 }
 
+/// The release of which the stable content is: the last one that brought any, or
+/// that a person asked for.
+#[must_use]
+pub fn last_word(history: &[ReleaseRecord]) -> Option<&ReleaseRecord> {
+    history.iter().rev().find(|record| {
+        let undo = record.kind == ReleaseKind::Undo;
+        record.result == ReleaseResult::Succeeded && (undo || brought_content(record))
+    })
+}
+
 /// Whether a release brought other content than a restart of the pods.
 #[must_use]
 pub fn brought_content(record: &ReleaseRecord) -> bool {
