@@ -205,7 +205,7 @@ fn tracked(data: &RevisionData) -> impl Iterator<Item = &Tracked> {
 
 /// Takes a revision as the stable one; gives its name back. What is held in the
 /// place of the one before stays held.
-fn set_stable(ctx: &mut Context<'_>, data: RevisionData) -> String {
+pub(super) fn set_stable(ctx: &mut Context<'_>, data: RevisionData) -> String {
     let name = store_revision(ctx, data);
     let before = ctx.status.stable_revision.replace(name.clone());
     for refused in &mut ctx.status.refused {

@@ -460,7 +460,8 @@ fn rotate(ctx: &mut Context<'_>, desired: &Desired, stable: &Revision) -> bool {
     for action in desired.keep.clone() {
         ctx.act_once(action);
     }
-    let _ = adopt::rename_stable(ctx, data);
+    // Releases that ended keep the names that they had.
+    let _ = adopt::set_stable(ctx, data);
     true
 }
 
