@@ -470,3 +470,31 @@ fn a_way_back_whose_contents_are_lost_says_so_and_ends_once_they_are_there() {
     sim.configure(VOLUME, "old");
     are_back(&mut sim);
 }
+
+/// Nobody runs its pods at present, and still they ran with these contents.
+#[test]
+fn contents_are_kept_of_what_is_scaled_to_nothing() {
+    let mut sim = untracked();
+    sim.deployment("web").replicas = 0;
+    sim.run(5);
+    sim.edit(|spec| *spec = tracking("cart:2-unready", "web:2"));
+    sim.run_until("both are sent", |sim| sim.image("web") == "web:2");
+    sim.configure(VOLUME, "new");
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    are_back(&mut sim);
+}
+
+/// The plan tracks the ConfigMap all the time: it is its contents that change.
+#[test]
+fn an_undo_to_what_was_live_before_is_recorded_as_a_change_of_contents() {
+    let mut sim = started(tracking("cart:2", "web:2"));
+    sim.run_to_the_end();
+    let first = sim.status.history[0].from.clone().unwrap();
+    sim.configure(VOLUME, "new");
+    sim.run_to_the_end();
+    undo(&mut sim, &first);
+    sim.run_until("the undo", |sim| sim.reason() == "Undone");
+    let changes = sim.status.history.last().unwrap().changes.join("\n");
+    assert!(!changes.contains("not tracked"), "{changes}");
+    assert!(changes.contains("cart: configmap settings: "), "{changes}");
+}

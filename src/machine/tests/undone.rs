@@ -308,6 +308,23 @@ fn a_release_after_an_undo_is_told_as_what_it_is() {
     assert!(sim.ready(), "{:#?}", sim.status.conditions);
 }
 
+/// A restart is what the person wanted away, and nothing else.
+#[test]
+fn an_undo_of_a_restart_is_told_as_one() {
+    let (mut sim, ..) = mixed(|_| {});
+    sim.deployment("web").restart("first");
+    sim.run_to_the_end();
+    sim.run(10);
+    let first = sim.status.stable_revision.clone().unwrap();
+    sim.deployment("web").restart("second");
+    sim.run_to_the_end();
+    sim.run(10);
+    undo(&mut sim, &first);
+    sim.run_to_the_end();
+    sim.run(10);
+    assert_eq!(sim.reason(), "Undone");
+}
+
 /// Newer content of the plan that came in a rollback is not judged with it.
 #[test]
 fn content_that_came_in_a_rollback_of_followed_workloads_is_not_judged_with_it() {
