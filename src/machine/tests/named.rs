@@ -475,12 +475,17 @@ fn a_way_back_whose_contents_are_lost_says_so_and_ends_once_they_are_there() {
 #[test]
 fn contents_are_kept_of_what_is_scaled_to_nothing() {
     let mut sim = untracked();
-    sim.deployment("web").replicas = 0;
+    for name in ["cart", "web"] {
+        sim.deployment(name).replicas = 0;
+    }
     sim.run(5);
-    sim.edit(|spec| *spec = tracking("cart:2-unready", "web:2"));
-    sim.run_until("both are sent", |sim| sim.image("web") == "web:2");
+    sim.edit(|spec| *spec = tracking("cart:2", "web:2"));
+    sim.run_to_the_end();
+    let first = sim.status.history.last().unwrap().from.clone().unwrap();
     sim.configure(VOLUME, "new");
-    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.run_to_the_end();
+    undo(&mut sim, &first);
+    sim.run_until("the undo", |sim| sim.reason() == "Undone");
     are_back(&mut sim);
 }
 
