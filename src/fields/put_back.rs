@@ -15,6 +15,10 @@ use super::{FieldSet, PathElement, schema};
 /// last.
 #[must_use]
 pub fn put_back(live: &Value, frozen: &Value, set: &FieldSet) -> Value {
+    if set.is_empty() {
+        // A set without members is otherwise one of the root as a whole.
+        return live.clone();
+    }
     merge(None, Some(live), Some(frozen), Some(set)).unwrap_or_else(|| live.clone())
 }
 

@@ -148,7 +148,7 @@ pub(super) fn overtaken_at_rest(ctx: &mut Context<'_>) {
 }
 
 /// Why an order means nothing any more.
-const OVERTAKEN: &str = "newer content came after it, which is the later wish";
+pub(super) const OVERTAKEN: &str = "newer content came after it, which is the later wish";
 
 /// Takes an order off that means nothing, and says why.
 fn ignored(ctx: &mut Context<'_>, command: HandledCommand, reason: Reason, why: &str) {

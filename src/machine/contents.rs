@@ -150,7 +150,10 @@ fn write(
     may: impl Fn(&str, &str) -> bool,
 ) -> Result<Vec<Action>, Obstacle> {
     let mut writes = Vec::new();
-    if frozen.partial_digest.is_some() {
+    let templated =
+        |scope: &Scope| scope.template.is_some() && scope.target.to_ref() == frozen.workload;
+    // Of a workload that has a template by now the ConfigMap is its user's.
+    if frozen.partial_digest.is_some() || ctx.scope.iter().any(templated) {
         return Ok(writes);
     }
     let obstacle = |reason, message| Err(Obstacle { reason, message });

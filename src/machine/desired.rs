@@ -254,8 +254,14 @@ fn earlier(ctx: &Context<'_>, view: View<'_>, to: &Revision) -> Result<Frozen, O
         .touched(target)
         .union(&then.touched())
         .union(&workload.owned);
+    let template = if touched.is_empty() {
+        // Nothing of it was ever the plan's, so all of it is what was asked for.
+        then.template.clone()
+    } else {
+        put_back(&workload.template, &then.template, &touched)
+    };
     Ok(named(Frozen {
-        template: put_back(&workload.template, &then.template, &touched),
+        template,
         ..then.clone()
     }))
 }
@@ -291,7 +297,7 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
             return Ok(stable.clone());
         }
         let fields = contents::fields(&template, &view.scope.tracked);
-        let named = stable.map_or_else(Vec::new, |stable| pinned::left(&template, stable));
+        let named = pinned::left(ctx, view, &template, &view.scope.tracked);
         return Ok(Frozen {
             named,
             ..frozen(None, template, fields, Found::default())
@@ -300,12 +306,22 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
     if refused && let Some(stable) = stable {
         // The stable values hold in the plan's own fields, whatever somebody
         // put there meanwhile; what surrounds them is as it was left.
-        let template = put_back(&workload.template, &stable.template, &stable.fields);
+        let fields = stable.fields.union(&workload.owned);
+        let template = put_back(&workload.template, &stable.template, &fields);
+        if ctx.live_refused(target, &canon::digest(&template)) {
+            return Ok(stable.clone());
+        }
         let digest = stable.partial_digest.clone();
+        let named = if canon::equal(&template, &stable.template) {
+            stable.named.clone()
+        } else {
+            // What its names stand for is what they stood for when it was made.
+            pinned::of(ctx, view)
+        };
         return Ok(Frozen {
             emptied: stable.emptied.clone(),
             config_maps: stable.config_maps.clone(),
-            named: stable.named.clone(),
+            named,
             ..frozen(digest, template, stable.fields.clone(), found)
         });
     }
@@ -323,7 +339,8 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
             ..
         }) => {
             let new = owned.difference(&workload.owned);
-            found.merge(Found::record(&workload.template, &new));
+            let before = pinned::users(&workload.template, stable);
+            found.merge(Found::record(&before, &new));
             // A field that was given back is recorded anew when it is taken
             // again.
             let back: FieldSet = found
@@ -340,6 +357,7 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
                 Err(error) => return fault(Reason::TemplateRefused, &error.to_string()),
             };
             Ok(Frozen {
+                named: pinned::left(ctx, view, template, &view.scope.tracked),
                 carried: carried.clone(),
                 emptied,
                 ..frozen(digest, template.clone(), owned.clone(), found)
@@ -355,6 +373,14 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
             None => fault(Reason::BaselineUnavailable, "not judged yet"),
         },
     }
+}
+
+/// Whether what is wanted of a templated component of which the plan owns nothing
+/// is what somebody made of it.
+fn is_surrounding(view: View<'_>, wanted: &Frozen) -> bool {
+    let live = view.observed.workload.as_ref();
+    let is_live = live.is_some_and(|live| canon::equal(&live.template, &wanted.template));
+    is_live && view.scope.template.is_some()
 }
 
 fn change(ctx: &Context<'_>, view: View<'_>, wanted: &Frozen) -> Change {
@@ -377,7 +403,9 @@ fn change(ctx: &Context<'_>, view: View<'_>, wanted: &Frozen) -> Change {
     // content, which is no reason to release it.
     if same(&stable.template) || today.is_some_and(same) {
         Change::None
-    } else if wanted.partial_digest.is_some() && wanted.partial_digest == stable.partial_digest {
+    } else if wanted.partial_digest != stable.partial_digest {
+        Change::Content
+    } else if wanted.partial_digest.is_some() || is_surrounding(view, wanted) {
         Change::Surroundings
     } else {
         Change::Content

@@ -81,8 +81,10 @@ fn is_new(status: &ReleasePlanStatus) -> bool {
         && status.stable_revision.is_none()
         && status.release.is_none()
         && status.history.is_empty()
-        // Whoever claimed a workload has looked for revisions.
-        && status.components.iter().all(|c| c.claimed_at.is_none())
+        // Whoever claimed a workload has looked for revisions, and said so of a
+        // loss that another reason may stand in front of by now.
+        && (status.components.iter().all(|c| c.claimed_at.is_none())
+            || status.decisions.iter().any(|d| d.reason == Reason::StatusLost))
 }
 
 /// Whether other content is live than the plan asks for, so that which contents

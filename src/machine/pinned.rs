@@ -56,13 +56,57 @@ fn named(template: &Value, tracked: impl Iterator<Item = Tracked>) -> Vec<Tracke
     named.collect()
 }
 
-/// The contents that a template of the user's own reads from snapshots: those
-/// that a plan put there which does not say any more what the workload runs.
-pub(super) fn left(template: &Value, before: &Frozen) -> Vec<Tracked> {
+/// The contents that a template reads from snapshots which the plan does not put
+/// there by now, as where it does not say any more what the workload runs.
+pub(super) fn left(
+    ctx: &Context<'_>,
+    view: View<'_>,
+    template: &Value,
+    own: &[Tracked],
+) -> Vec<Tracked> {
     let names = names(template);
-    let left = before.keeps().filter(|t| names.contains(&t.snapshot));
+    let known = ctx.input.world.revisions.values();
+    let known = known.filter_map(|revision| revision.data.of(&view.scope.target));
+    let known = known.flat_map(Frozen::keeps);
+    let left = known.filter(|t| names.contains(&t.snapshot) && !own.contains(t));
     let left: BTreeSet<&Tracked> = left.collect();
     left.into_iter().cloned().collect()
+}
+
+/// A live template as its user has it: what came back by a snapshot stands for
+/// the ConfigMap.
+pub(super) fn users(template: &Value, stable: Option<&Frozen>) -> Value {
+    let kept = stable.into_iter().flat_map(Frozen::keeps);
+    let names = kept.map(|kept| (kept.snapshot.clone(), kept.name.clone()));
+    rewrite(template, &names.collect())
+}
+
+/// What a workload was that was followed then and has a template of the plan by
+/// now: the ConfigMap is its user's, so the contents of then come back by their
+/// snapshot.
+fn read_only(view: View<'_>, frozen: &mut Frozen) {
+    if view.scope.template.is_none() || frozen.partial_digest.is_some() {
+        return;
+    }
+    let own = std::mem::take(&mut frozen.config_maps);
+    for own in named(&frozen.template, own.into_iter()) {
+        if !frozen.named.contains(&own) {
+            frozen.named.push(own);
+        }
+    }
+}
+
+/// Contents of a ConfigMap that the plan does not track any more say nothing
+/// once nothing is under way: its name stands for what it holds.
+fn is_stale(view: View<'_>, names: &BTreeSet<String>, kept: &Tracked) -> bool {
+    !view.scope.config_maps.contains(&kept.name) && !names.contains(&kept.snapshot)
+}
+
+/// Whether a component of the stable revision keeps contents that say nothing.
+pub(super) fn keeps_stale(view: View<'_>, frozen: &Frozen) -> bool {
+    let names = names(&frozen.template);
+    let mut named = frozen.named.iter();
+    view.scope.template.is_some() && named.any(|kept| is_stale(view, &names, kept))
 }
 
 /// Keeps the contents of ConfigMaps that a plan begins to track, for the stable
@@ -108,12 +152,10 @@ fn taken(ctx: &Context<'_>, revision: &String) -> Option<(RevisionData, Vec<Trac
         let mut components = data.components.iter_mut();
         let frozen = components.find(|frozen| frozen.workload == view.scope.target.to_ref());
         let Some(frozen) = frozen else { continue };
+        read_only(view, frozen);
         if !ctx.has_applied() {
             let names = names(&frozen.template);
-            let tracks = |name: &String| view.scope.config_maps.contains(name);
-            frozen
-                .named
-                .retain(|known| tracks(&known.name) || names.contains(&known.snapshot));
+            frozen.named.retain(|kept| !is_stale(view, &names, kept));
         }
         // Contents with which nothing runs are nothing to return to.
         let live = view.observed.workload.as_ref();
@@ -167,6 +209,13 @@ fn moved(ctx: &Context<'_>, frozen: &Frozen) -> BTreeMap<String, String> {
 pub(super) fn returned<'a>(ctx: &Context<'_>, revision: &'a Revision) -> Cow<'a, Revision> {
     let mut moves = Vec::new();
     let mut data = revision.data.clone();
+    for view in ctx.components() {
+        let reference = view.scope.target.to_ref();
+        let mut components = data.components.iter_mut();
+        if let Some(frozen) = components.find(|frozen| frozen.workload == reference) {
+            read_only(view, frozen);
+        }
+    }
     for frozen in &mut data.components {
         let moved = moved(ctx, frozen);
         let target = Target::from_ref(&frozen.workload);
@@ -191,10 +240,10 @@ pub(super) fn returned<'a>(ctx: &Context<'_>, revision: &'a Revision) -> Cow<'a,
         }
         moves.push(moved);
     }
-    if moves.is_empty() {
+    if data == revision.data {
         return Cow::Borrowed(revision);
     }
-    if !data.spec.is_empty() {
+    if !data.spec.is_empty() && !moves.is_empty() {
         data.spec = canon::digest_json(&json!([data.spec, moves]));
     }
     let name = revision.name.clone();
@@ -218,8 +267,9 @@ pub(super) fn pin(ctx: &mut Context<'_>) -> bool {
     let frozen = stable.data.components.iter();
     let maps: Vec<String> = frozen.flat_map(|f| moved(ctx, f).into_keys()).collect();
     let before = &stable.name;
+    let is_first = began(ctx).is_none_or(|began| began.name == stable.name);
     let name = adopt::rename_stable(ctx, revision.data);
-    if let Some(release) = ctx.status.release.as_mut() {
+    if let Some(release) = ctx.status.release.as_mut().filter(|_| is_first) {
         // What the release changed is only known beside what it began from.
         release.applied.insert(0, before.clone());
     }
@@ -236,6 +286,10 @@ pub(super) fn pin(ctx: &mut Context<'_>) -> bool {
 /// The stable revision as the release in progress began from it.
 pub(super) fn began<'a>(ctx: &Context<'a>) -> Option<&'a Revision> {
     let stable = ctx.stable()?;
+    if stable.data.components.iter().all(|f| f.named.is_empty()) {
+        // Only names that stand for contents are ever replaced.
+        return Some(stable);
+    }
     let by_name = |frozen: &Frozen| {
         let named = frozen.named.iter();
         let names = named.map(|named| (named.snapshot.clone(), named.name.clone()));
@@ -254,6 +308,17 @@ pub(super) fn began<'a>(ctx: &Context<'a>) -> Option<&'a Revision> {
     let mut applied = ctx.release().into_iter().flat_map(|r| &r.applied);
     let began = applied.find_map(|name| ctx.revision(Some(name)).filter(is_same));
     began.or(Some(stable))
+}
+
+/// Lets another release begin from what is stable by now.
+pub(super) fn begin_anew(ctx: &mut Context<'_>) {
+    let began = began(ctx).map(|began| began.name.clone());
+    if began == ctx.status.stable_revision {
+        return;
+    }
+    if let Some(release) = ctx.status.release.as_mut() {
+        release.applied.retain(|name| Some(name) != began.as_ref());
+    }
 }
 
 fn list<'a>(maps: impl Iterator<Item = &'a String>) -> String {

@@ -45,7 +45,6 @@ pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
         ..failure
     };
     to_proven(ctx, &failure);
-    pinned::pin(ctx);
     let stable = ctx.status.stable_revision.clone().unwrap_or_default();
     let from = ctx.status.target_revision.as_ref();
     let from = from.map_or_else(String::new, |name| format!(" from {name}"));
@@ -169,15 +168,16 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         );
         return report::stalled(ctx, Reason::RevisionLost, &text);
     };
-    if pinned::pin(ctx) {
+    let deleting = ctx.input.world.plan.deleting;
+    let let_go = deleting && contents::is_overdue(ctx);
+    // Nor may a record that cannot be stored hold a plan that is to go.
+    if !let_go && pinned::pin(ctx) {
         return;
     }
     let deadline = ctx
         .input
         .plan
         .map_or(DEADLINE, |plan| plan.progress_deadline());
-    let deleting = ctx.input.world.plan.deleting;
-    let let_go = deleting && contents::is_overdue(ctx);
     let mut held = Held::default();
     let mut edited = Vec::new();
     for index in backwards(&ctx.scope) {
@@ -462,6 +462,7 @@ fn supersede(ctx: &mut Context<'_>) {
     // What would go back gets the newer content instead.
     ctx.discard_writes();
     refuse(ctx);
+    pinned::begin_anew(ctx);
     record(
         ctx,
         ReleaseResult::RolledBack,

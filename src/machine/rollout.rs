@@ -430,21 +430,23 @@ fn promote(
     }
     let touched = ctx.touched(&view.scope.target).union(&workload.owned);
     let write = |template| -> TemplateWrite { stable::write(view, workload, template) };
-    ctx.act(if undo && view.scope.template.is_some() {
-        // What this revision did not own has to go back too, which an apply of
-        // it would not do.
-        Action::Replace {
-            write: write(put_back(&workload.template, &frozen.template, &touched)),
-        }
-    } else if frozen.partial_digest.is_some() {
-        Action::Apply {
-            write: write(frozen.body(&frozen.touched())),
-        }
-    } else {
-        Action::Replace {
-            write: write(frozen.template.clone()),
-        }
-    });
+    ctx.act(
+        if undo && view.scope.template.is_some() && !touched.is_empty() {
+            // What this revision did not own has to go back too, which an apply of
+            // it would not do.
+            Action::Replace {
+                write: write(put_back(&workload.template, &frozen.template, &touched)),
+            }
+        } else if frozen.partial_digest.is_some() {
+            Action::Apply {
+                write: write(frozen.body(&frozen.touched())),
+            }
+        } else {
+            Action::Replace {
+                write: write(frozen.template.clone()),
+            }
+        },
+    );
     true
 }
 

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::{
-    Action, adopt, commands,
+    Action, adopt,
+    commands::{self, OVERTAKEN},
     context::{Context, conflict},
     desired::{Change, Desired, desired},
     held, pinned, report, restore, rollout, snapshots, stable, stopped, ways,
@@ -181,10 +182,18 @@ fn undo_or_newer(ctx: &mut Context<'_>, plan: &Plan) {
         return;
     }
     held::lift_hold(ctx);
+    let facts = &ctx.input.world.plan;
+    let (editor, generation) = (facts.requested_by.clone(), facts.release_generation);
     if let Some(release) = ctx.status.release.as_mut() {
         release.undo = None;
         release.kind = ReleaseKind::Content;
+        // Who asked for the undo did not ask for this, nor did who edited the
+        // plan where a ConfigMap is what was edited.
+        release.requested_by = editor.filter(|_| generation > release.generation);
+        release.generation = generation;
     }
+    let text = format!("the undo to {name} ends before it began: {OVERTAKEN}");
+    ctx.tell(true, Reason::UndoIgnored, &text);
 }
 
 /// A workload is gone between two releases of one way, or contents that it needs

@@ -126,8 +126,10 @@ fn prove(ctx: &mut Context<'_>) {
     }
     ctx.status.proven_revision = None;
     let stable = ctx.status.stable_revision.clone();
+    // The record may have got another name than that of its release.
+    let word = last_word(&ctx.status.history).map(|record| record.number);
     for record in &mut ctx.status.history {
-        if record.revision == stable {
+        if record.revision == stable || Some(record.number) == word {
             record.unproven = false;
         }
     }
@@ -158,17 +160,23 @@ pub fn holding<'a>(
     // Once something else was released it still stays away, and is no last word.
     let word = last_word(&status.history);
     let is_undone = word.is_some_and(|record| record.kind == ReleaseKind::Undo);
-    status.refused.iter().rev().find(|r| {
-        let followed = r.spec.is_none() || (reads && !r.live.is_empty());
-        let same = content.is_some() && r.spec.as_deref() == content;
-        // What was undone of them stays away until something else comes.
-        let present = |live: &RefusedTemplate| {
-            let mut present = scope.iter().filter(|scope| !scope.leaving);
-            present.any(|scope| scope.target.to_ref() == live.workload)
-        };
-        let undone = is_undone && r.cause == Cause::Undone && r.live.iter().any(present);
-        same || undone || (followed && last == Some(r.revision.as_str()))
-    })
+    // What the plan asks for itself comes first: that is what a person can try
+    // again.
+    let same = |r: &&RefusedContent| content.is_some() && r.spec.as_deref() == content;
+    let refused = || status.refused.iter().rev();
+    let others = || {
+        refused().find(|r| {
+            let followed = r.spec.is_none() || (reads && !r.live.is_empty());
+            // What was undone of them stays away until something else comes.
+            let present = |live: &RefusedTemplate| {
+                let mut present = scope.iter().filter(|scope| !scope.leaving);
+                present.any(|scope| scope.target.to_ref() == live.workload)
+            };
+            let undone = is_undone && r.cause == Cause::Undone && r.live.iter().any(present);
+            undone || (followed && last == Some(r.revision.as_str()))
+        })
+    };
+    refused().find(same).or_else(others)
 }
 
 /// The verdict on a plan of which nothing is new.
@@ -405,6 +413,12 @@ fn correction(
         return (change == Change::None && workload.marked && wrong)
             .then(|| (own(view, workload, fields.clone()), false));
     }
+    let made = canon::digest(&workload.template);
+    let surroundings = refused || change == Change::Surroundings;
+    if surroundings && ctx.live_refused(&view.scope.target, &made) {
+        let write = write(view, workload, stable.template.clone());
+        return Some((Action::Replace { write }, true));
+    }
     if refused {
         let fields = stable.fields.union(&workload.owned);
         if fields.is_empty() {
@@ -418,12 +432,6 @@ fn correction(
         }
         return strays(workload, &stable.fields)
             .then(|| (own(view, workload, stable.fields.clone()), false));
-    }
-    if change == Change::Surroundings
-        && ctx.live_refused(&view.scope.target, &canon::digest(&wanted.template))
-    {
-        let write = write(view, workload, stable.template.clone());
-        return Some((Action::Replace { write }, true));
     }
     let Some(DryRun::Merged {
         body,
@@ -472,7 +480,10 @@ pub(super) fn remember(ctx: &mut Context<'_>, released: Option<&Revision>) {
     let of = |view: &View<'_>| released.map(|revision| revision.data.of(&view.scope.target));
     let is_judged = |view: &View<'_>, workload: &Workload| {
         of(view).is_none_or(|frozen| {
-            frozen.is_some_and(|f| canon::equal(&f.template, &workload.template))
+            frozen.is_some_and(|f| {
+                // What it keeps in vain is dropped when it is looked at next.
+                canon::equal(&f.template, &workload.template) && !pinned::keeps_stale(*view, f)
+            })
         })
     };
     let refused = ctx.input.plan.is_ok_and(|plan| ctx.spec_refused(plan));

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::{
     contents,
     context::{Context, current_name},
+    pinned,
     records::record,
     report, restore,
     rollout::reset,
@@ -180,6 +181,7 @@ fn renumber(ctx: &mut Context<'_>) {
 fn supersede(ctx: &mut Context<'_>, by_plan: bool) {
     ended(ctx);
     renumber(ctx);
+    pinned::begin_anew(ctx);
     let now = ctx.micros();
     let facts = &ctx.input.world.plan;
     // Who changed the plan did not ask for what others changed.

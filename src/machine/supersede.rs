@@ -118,9 +118,8 @@ fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, boo
     let differs = |view: &View<'_>| {
         let workload = view.observed.workload.as_ref()?;
         let frozen = target.data.of(&view.scope.target)?;
-        // What surrounds the fields of a plan is no content, also where it owns
-        // none of them by now.
-        if view.scope.template.is_some() || !ctx.touched(&view.scope.target).is_empty() {
+        // What surrounds the fields of a plan is no content.
+        if !ctx.touched(&view.scope.target).is_empty() {
             return None;
         }
         let stable = stable.and_then(|stable| stable.data.of(&view.scope.target));

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 use super::context::{Context, current_name, cut_to};
 use crate::{
-    api::{ABORT, UNDO},
+    api::{ABORT, ReleasePlanStatus, ReleaseRecord, ReleaseResult, UNDO},
     fields::{FieldSet, diff, project},
-    plan::undoable,
+    plan::{last_word, undoable},
 };
 
 /// Longest part that an explanation may take of a message, in bytes, so that
@@ -93,8 +93,8 @@ pub(super) fn out_of_rollback(ctx: &Context<'_>, stable: &str) -> String {
         return format!("To let the plan go without it: {}", let_go(ctx));
     }
     let left = current_name(ctx);
-    let mut older = undoable(&ctx.status).into_iter().rev();
-    let out = match older.find(|name| *name != stable && *name != left) {
+    let older = older(&ctx.status, stable);
+    let out = match older.filter(|name| *name != left) {
         _ if left.is_empty() => String::new(),
         Some(older) => format!(
             ". If {stable} itself is at fault, go to an older one: {}",
@@ -108,6 +108,29 @@ pub(super) fn out_of_rollback(ctx: &Context<'_>, stable: &str) -> String {
     format!(
         "It ends by itself once they are available, and new content in the plan takes its place at once{out}"
     )
+}
+
+/// The revision that was stable before this one, if it can be gone to.
+fn older<'a>(status: &'a ReleasePlanStatus, stable: &str) -> Option<&'a str> {
+    let history = &status.history;
+    let named = |name: &Option<String>| name.as_deref() == Some(stable);
+    let released = |record: &&ReleaseRecord| record.result == ReleaseResult::Succeeded;
+    let mut brought = history.iter().rev().filter(released);
+    let brought = brought.find(|record| named(&record.revision));
+    // What was live before the first of them has none, and a record that was
+    // respelled since is that of the last one.
+    let brought = match brought {
+        None if history.iter().any(|record| named(&record.from)) => return None,
+        None => last_word(history)?,
+        Some(brought) => brought,
+    };
+    let before = history.iter().rev().filter(released);
+    let before = before.skip_while(|record| record.number != brought.number);
+    let names = before.flat_map(|record| [record.revision.as_deref(), record.from.as_deref()]);
+    let mut names = names.flatten().filter(|name| *name != stable);
+    let respelled = brought.revision.as_deref();
+    let known = undoable(status);
+    names.find(|name| Some(*name) != respelled && known.contains(name))
 }
 
 /// Ends a pause of a workload.

@@ -9,6 +9,7 @@ mod sim;
 mod writes;
 
 mod baseline;
+mod begun;
 mod commands;
 mod configuration;
 mod contents;

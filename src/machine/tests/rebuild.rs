@@ -142,3 +142,26 @@ fn what_is_in_the_way_when_a_status_is_lost_does_not_make_the_plan_a_new_one() {
     assert_eq!((sim.reason(), sim.stalled()), ("StatusLost", true));
     assert_eq!((sim.journal.len(), sim.revisions.len()), (0, kept));
 }
+
+/// The first revision is stored and nothing says so yet when the process dies;
+/// then a person replaces what was live by what does not run.
+#[test]
+fn a_new_plan_that_crashed_and_found_other_templates_is_no_loss() {
+    let start = Sim::new(templated(&[("cart", "cart:2")]), &[("cart", "cart:1")]);
+    for write in 0..3 {
+        let mut sim = start.clone();
+        sim.crash_at = Some(write);
+        for _ in 0..10 {
+            if sim.crash_at.is_some() {
+                sim.pass();
+            }
+        }
+        assert_eq!((sim.crash_at, sim.image("cart")), (None, "cart:1"));
+        sim.deployment("cart").set_image("cart:3-unready");
+        sim.run(20);
+        assert_ne!(sim.reason(), "StatusLost", "write {write}");
+        sim.deployment("cart").set_image("cart:4");
+        sim.run(60);
+        assert_eq!((sim.image("cart"), sim.ready()), ("cart:2", true));
+    }
+}
