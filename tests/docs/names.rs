@@ -22,9 +22,48 @@ fn every_reason_and_condition_is_explained() {
     ];
     let missing = without_row("## Conditions", types.map(ConditionType::as_str));
     assert_eq!(missing, [""; 0], "conditions without a row");
-    let names = Reason::ALL.iter().map(|reason| reason.as_str());
-    let missing = without_row("## Reasons", names);
-    assert_eq!(missing, [""; 0], "reasons without a row");
+    let groups = [NOTHING, BY_ITSELF, PERSON].map(reasons_of);
+    for reason in Reason::ALL {
+        let found = groups.iter().flatten().filter(|found| *found == reason);
+        assert_eq!(found.count(), 1, "rows of {reason}");
+    }
+}
+
+const NOTHING: &str = "### Nothing to do";
+const BY_ITSELF: &str = "### Goes on by itself";
+const PERSON: &str = "### Waits for a person";
+
+/// Reasons that have a row under a heading.
+fn reasons_of(heading: &str) -> Vec<Reason> {
+    let text = section(heading);
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let name = |row: &str| row.split('`').next().unwrap().to_owned();
+    rows.map(|row| serde_json::from_value(name(row).into()).unwrap())
+        .collect()
+}
+
+/// What waits for a person is what ends a wait, and no warning is told as one that
+/// nobody has to look at.
+#[test]
+fn reasons_stand_in_the_group_that_the_code_puts_them_in() {
+    for reason in reasons_of(NOTHING) {
+        assert!(!reason.is_warning(), "{reason} is a warning");
+    }
+    let source = include_str!("../../src/cli/wait/verdict.rs");
+    let arms = lines_between(source, "fn outcome(", "}").join(" ");
+    let (ends, goes_on) = arms.split_once("// Work, or what the operator").unwrap();
+    let mut told = 0;
+    for reason in Reason::ALL {
+        let stands_in = |arms: &str| {
+            let mut words = arms.split(|c: char| !c.is_alphanumeric() && c != ':');
+            words.any(|word| word.strip_prefix("Reason::") == Some(reason.as_str()))
+        };
+        assert_ne!(stands_in(ends), stands_in(goes_on), "{reason}");
+        let waits = reasons_of(PERSON).contains(reason);
+        assert_eq!(waits, stands_in(ends), "{reason} waits for a person");
+        told += usize::from(waits);
+    }
+    assert!(told > 10, "{told} reasons were found");
 }
 
 /// What is shown of tracked ConfigMaps is what the command prints.
@@ -77,6 +116,24 @@ fn every_metric_is_explained() {
         })
         .collect();
     assert_eq!(missing, [""; 0], "metrics without a row");
+}
+
+/// An alert on a name that nobody serves is never raised.
+#[test]
+fn alerts_are_on_metrics_that_there_are() {
+    let alerts = section("## Alerts");
+    let words = alerts.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let names = words.filter(|word| word.starts_with("belay_"));
+    let names = names.map(|name| {
+        // Series of a histogram.
+        let series = ["_bucket", "_count"].iter();
+        let mut stems = series.filter_map(|end| name.strip_suffix(end));
+        stems.next().unwrap_or(name)
+    });
+    let names: Vec<&str> = names.collect();
+    assert!(names.len() > 5, "{names:?}");
+    let missing = without_row("## Watching the operator", names);
+    assert_eq!(missing, [""; 0], "alerts on other names");
 }
 
 /// Paths of the fields below a schema, with their defaults. What is below a
