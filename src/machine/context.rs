@@ -9,15 +9,15 @@ use k8s_openapi::{
 };
 
 use super::{
-    Action, Decision, EventNote, Input, Observed, Scope, Workload, adopt, commands, deletion,
-    rebuild,
+    Action, Decision, EventNote, Input, Observed, Scope, Workload, adopt, commands, contents,
+    deletion, rebuild,
     report::{self, stalled_since},
     restore, rollout, scope, settle, snapshots, stable, stopped,
 };
 use crate::{
     api::{
-        ComponentStatus, DecisionEntry, HandledCommand, Phase, Reason, ReleasePlanStatus,
-        ReleaseProgress, Stage,
+        ComponentStatus, DecisionEntry, HandledCommand, Phase, Reason, RefusedContent,
+        RefusedTemplate, ReleasePlanStatus, ReleaseProgress, Stage,
     },
     fields::{FieldSet, canon, project},
     plan::{Plan, Target, current},
@@ -395,14 +395,40 @@ impl<'a> Context<'a> {
             .any(|r| r.spec.as_deref() == Some(plan.content()))
     }
 
-    /// Whether a live template of a workload was refused.
+    /// Whether a live template of a workload was refused. What only went back
+    /// beside the component that failed is refused with it: beside other content
+    /// of that one it is new.
     pub(super) fn live_refused(&self, target: &Target, digest: &str) -> bool {
         let workload = target.to_ref();
-        self.status
-            .refused
-            .iter()
-            .flat_map(|r| &r.live)
-            .any(|r| r.workload == workload && r.digest == digest)
+        let is = |live: &RefusedTemplate| live.workload == workload && live.digest == digest;
+        let refused = self.status.refused.iter();
+        let mut refused = refused.filter(|r| r.live.iter().any(is));
+        refused.any(|refused| self.is_still_asked_for(refused, target))
+    }
+
+    /// Whether what failed is asked for still; beside `target`, which is part of
+    /// what went back.
+    fn is_still_asked_for(&self, refused: &RefusedContent, target: &Target) -> bool {
+        let failed = self.components().find(|view| {
+            let name = Some(view.scope.name.as_str());
+            name == refused.component.as_deref() && view.scope.target != *target
+        });
+        let Some(failed) = failed else { return true };
+        if let (Some(spec), true) = (&refused.spec, failed.scope.template.is_some()) {
+            let plan = self.input.plan;
+            return plan.is_ok_and(|plan| plan.content() == spec);
+        }
+        let Some(live) = &failed.observed.workload else {
+            return true;
+        };
+        let now = contents::now(self, failed.scope, live);
+        let reference = failed.scope.target.to_ref();
+        let mut known = refused.live.iter();
+        let known = known.find(|live| live.workload == reference);
+        let stable = self.stable().and_then(|s| s.data.of(&failed.scope.target));
+        // That it went back is no content in its place.
+        stable.is_none_or(|stable| canon::equal(&stable.template, &now))
+            || known.is_none_or(|known| known.digest == canon::digest(&now))
     }
 }
 

@@ -102,6 +102,28 @@ pub(super) fn let_come(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     });
 }
 
+/// Lets come again what went back beside a followed workload of which other
+/// content was released since: it is new beside that.
+pub(super) fn let_others_come(ctx: &mut Context<'_>, target: &Revision) {
+    let of = |revision: Option<&Revision>, name: &str| {
+        let mut frozen = revision?.data.components.iter();
+        frozen.find(|frozen| frozen.name == name).cloned()
+    };
+    let stable = ctx.stable();
+    for refused in &mut ctx.status.refused {
+        let failed = refused.component.as_deref();
+        let Some(new) = failed.and_then(|failed| of(Some(target), failed)) else {
+            continue;
+        };
+        let before = of(stable, &new.name);
+        if before.is_some_and(|before| !canon::equal(&before.template, &new.template)) {
+            refused.live.retain(|live| live.workload == new.workload);
+        }
+    }
+    let says = |refused: &RefusedContent| refused.spec.is_some() || !refused.live.is_empty();
+    ctx.status.refused.retain(says);
+}
+
 /// Ends the hold on the stable revision, and on what waited beside it, where an
 /// undo did not take it away.
 pub(super) fn lift_hold(ctx: &mut Context<'_>) {

@@ -17,6 +17,7 @@ mod held;
 mod judge;
 mod needs;
 mod pinned;
+mod reassert;
 mod rebuild;
 mod records;
 mod report;

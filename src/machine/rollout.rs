@@ -469,6 +469,7 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
         .is_some_and(|r| r.kind == ReleaseKind::Content)
     {
         held::let_come(ctx, plan, target);
+        held::let_others_come(ctx, target);
     }
     ctx.status.stable_revision = Some(target.name.clone());
     ctx.status.target_revision = None;

@@ -7,11 +7,11 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     Action, Scope, Workload, adopt, contents,
-    context::{Context, View, is_at, is_complete},
-    desired::{Change, Desired, Obstacle, desired},
+    context::{Context, View, is_complete},
+    desired::{Desired, desired},
     needs::is_news,
-    pinned, report, rivals, settle, snapshots,
-    types::{DryRun, TemplateWrite},
+    pinned, reassert, report, settle, snapshots,
+    types::TemplateWrite,
     ways,
 };
 use crate::{
@@ -19,13 +19,13 @@ use crate::{
         Cause, ComponentState, ComponentStatus, Phase, RETRY, Reason, RefusedContent,
         RefusedTemplate, ReleaseKind, ReleasePlanStatus, ReleaseResult,
     },
-    fields::{FieldSet, canon, put_back},
+    fields::{FieldSet, canon},
     plan::{Plan, last_word},
-    revision::{Frozen, Revision},
+    revision::Revision,
 };
 
 /// Span in which writes over somebody else's are counted.
-const CONTENTION_WINDOW: Duration = Duration::from_secs(600);
+pub(super) const CONTENTION_WINDOW: Duration = Duration::from_secs(600);
 /// Writes over somebody else's in that span.
 pub(super) const REASSERTIONS: usize = 3;
 
@@ -84,12 +84,17 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     if let Some(text) = refused {
         return report::stalled(ctx, Reason::TemplateRefused, &text);
     }
-    let reasserted = reassert(ctx, plan, stable, &desired);
+    let reasserted = reassert::run(ctx, plan, stable, &desired);
     if let Some(obstacle) = reasserted.lost {
         return obstructed(ctx, obstacle.reason, &obstacle.message);
     }
     if let Some(text) = reasserted.contended {
         return report::stalled(ctx, Reason::Contended, &text);
+    }
+    if reasserted.waits {
+        let text = "what was refused together with other content came again, and is put back in a moment unless the other content is new by then";
+        ctx.wake_in(Duration::from_secs(1));
+        return report::progressing(ctx, Reason::Settling, text);
     }
     if reasserted.wrote {
         let text = "fields of the plan were changed by another writer and are set again";
@@ -153,10 +158,6 @@ pub fn holding<'a>(
     let last = status.history.last();
     let last = last.filter(|record| record.result == ReleaseResult::RolledBack);
     let last = last.and_then(|record| record.revision.as_deref());
-    // So it is of contents that were put back themselves, which a templated
-    // component may track as well.
-    let reads = |scope: &Scope| scope.template.is_none() && !scope.config_maps.is_empty();
-    let reads = scope.iter().any(reads);
     // Once something else was released it still stays away, and is no last word.
     let word = last_word(&status.history);
     let is_undone = word.is_some_and(|record| record.kind == ReleaseKind::Undo);
@@ -166,7 +167,7 @@ pub fn holding<'a>(
     let refused = || status.refused.iter().rev();
     let others = || {
         refused().find(|r| {
-            let followed = r.spec.is_none() || (reads && !r.live.is_empty());
+            let followed = r.spec.is_none();
             // What was undone of them stays away until something else comes.
             let present = |live: &RefusedTemplate| {
                 let mut present = scope.iter().filter(|scope| !scope.leaving);
@@ -263,192 +264,6 @@ fn begin(ctx: &mut Context<'_>, plan: &Plan, desired: &Desired) {
         return report::progressing(ctx, Reason::Paused, &text);
     }
     settle::begin(ctx, desired);
-}
-
-/// A write that a component needs between releases.
-struct Due {
-    index: usize,
-    action: Action,
-    /// Whether it goes over somebody else's.
-    fight: bool,
-    /// Who is in the way if it does so too often.
-    who: String,
-    /// What to tell of it.
-    text: String,
-}
-
-/// What came of holding the plan's fields against other writers.
-struct Reasserted {
-    wrote: bool,
-    contended: Option<String>,
-    /// Contents that the templates count on are not kept.
-    lost: Option<Obstacle>,
-}
-
-/// Sets the plan's fields again where somebody took them, and takes those that
-/// have the wanted value but are not owned yet. Refused templates of followed
-/// workloads that come back are sent back again. All of it a few times only.
-fn reassert(
-    ctx: &mut Context<'_>,
-    plan: &Plan,
-    stable: &'_ Revision,
-    desired: &Desired,
-) -> Reasserted {
-    let refused = ctx.spec_refused(plan);
-    let mut due: Vec<Due> = Vec::new();
-    for (view, (wanted, change)) in ctx
-        .components()
-        .zip(desired.frozen.iter().zip(&desired.changes))
-    {
-        let Some(workload) = &view.observed.workload else {
-            continue;
-        };
-        let Some(frozen) = stable.data.of(&view.scope.target) else {
-            continue;
-        };
-        if let Some((action, fight)) =
-            correction(ctx, view, workload, frozen, wanted, *change, refused)
-        {
-            let none = FieldSet::default();
-            let fields = ways::fields(&workload.template, &wanted.template, &none);
-            let text = format!(
-                "{} changed what the plan holds in {}: {fields}; it is set again",
-                rivals::writer(workload),
-                view.scope.target
-            );
-            due.push(Due {
-                index: view.index,
-                action,
-                fight,
-                who: rivals::managers(ctx, view, workload, &fields),
-                text,
-            });
-        }
-    }
-    let mut outcome = Reasserted {
-        wrote: false,
-        contended: None,
-        lost: None,
-    };
-    for due in due {
-        let Due {
-            index,
-            action,
-            fight,
-            ..
-        } = due;
-        let bring = match before(ctx, index, &action, stable) {
-            Ok(writes) => writes,
-            Err(obstacle) => {
-                outcome.lost.get_or_insert(obstacle);
-                continue;
-            }
-        };
-        let settled = contents::is_settled(ctx, &action);
-        let (who, text) = if settled {
-            contents::refilled(ctx, index, &stable.name)
-        } else {
-            (due.who, due.text)
-        };
-        if fight && !may_write(ctx, index, REASSERTIONS) {
-            outcome.contended.get_or_insert(who);
-            ctx.wake_in(CONTENTION_WINDOW);
-            continue;
-        }
-        outcome.wrote |= fight;
-        if fight {
-            ctx.tell(true, Reason::Reasserted, &text);
-        }
-        for write in bring {
-            ctx.act_once(write);
-        }
-        if !settled {
-            ctx.act(action);
-        }
-    }
-    outcome
-}
-
-/// What has to be stored and written before a write to a component: contents
-/// that it counts on, and those that go back before its template does.
-fn before(
-    ctx: &mut Context<'_>,
-    index: usize,
-    action: &Action,
-    stable: &Revision,
-) -> Result<Vec<Action>, Obstacle> {
-    let scope = ctx.scope.get(index);
-    let frozen = scope.and_then(|scope| stable.data.of(&scope.target));
-    let Some(frozen) = frozen.filter(|_| !matches!(action, Action::Own { .. })) else {
-        return Ok(Vec::new());
-    };
-    snapshots::store(ctx, &frozen.reads())?;
-    contents::force(ctx, frozen)
-}
-
-/// The write that a component needs to be as it should between releases, and
-/// whether it goes over somebody else's.
-fn correction(
-    ctx: &Context<'_>,
-    view: View<'_>,
-    workload: &Workload,
-    stable: &Frozen,
-    wanted: &Frozen,
-    change: Change,
-    refused: bool,
-) -> Option<(Action, bool)> {
-    if view.scope.template.is_none() {
-        let now = contents::now(ctx, view.scope, workload);
-        if ctx.live_refused(&view.scope.target, &canon::digest(&now)) {
-            let write = write(view, workload, stable.template.clone());
-            return Some((Action::Replace { write }, true));
-        }
-        if change == Change::None && !canon::equal(&workload.template, &wanted.template) {
-            // Somebody put another stamp on it than that of its contents.
-            let write = write(view, workload, wanted.template.clone());
-            return Some((Action::Replace { write }, true));
-        }
-        let fields = &wanted.fields;
-        let wrong = strays(workload, fields) || !fields.is_subset(&workload.owned);
-        return (change == Change::None && workload.marked && wrong)
-            .then(|| (own(view, workload, fields.clone()), false));
-    }
-    let made = canon::digest(&workload.template);
-    let surroundings = refused || change == Change::Surroundings;
-    if surroundings && ctx.live_refused(&view.scope.target, &made) {
-        let write = write(view, workload, stable.template.clone());
-        return Some((Action::Replace { write }, true));
-    }
-    if refused {
-        let fields = stable.fields.union(&workload.owned);
-        if fields.is_empty() {
-            // Nothing of it was the plan's, so nothing of it is held.
-            return None;
-        }
-        if !is_at(workload, stable, &fields) {
-            let template = put_back(&workload.template, &stable.template, &fields);
-            let write = write(view, workload, template);
-            return Some((Action::Replace { write }, true));
-        }
-        return strays(workload, &stable.fields)
-            .then(|| (own(view, workload, stable.fields.clone()), false));
-    }
-    let Some(DryRun::Merged {
-        body,
-        owned,
-        template,
-        ..
-    }) = &workload.dry_run
-    else {
-        return None;
-    };
-    let reverted = !canon::equal(template, &workload.template);
-    if change == Change::None && (reverted || !owned.is_subset(&workload.owned)) {
-        let write = write(view, workload, body.clone());
-        return Some((Action::Apply { write }, reverted));
-    }
-    (change == Change::None && strays(workload, owned))
-        .then(|| (own(view, workload, owned.clone()), false))
 }
 
 /// Whether Belay owns more of a workload than these fields.

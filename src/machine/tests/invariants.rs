@@ -7,7 +7,7 @@ use crate::{
     fields::{FieldSet, canon, project},
     machine::{Action, Decision, TemplateWrite, World, context::is_complete},
     plan::{Target, abortable, is_lost, retryable, undoable},
-    revision::{Frozen, Revision},
+    revision::{Frozen, Revision, RevisionData},
 };
 
 pub(super) fn check(sim: &Sim, world: &World, decision: &Decision) {
@@ -316,7 +316,23 @@ fn refused_content_is_not_released(sim: &Sim, decision: &Decision) {
                 let same = |f: &Frozen| canon::digest(&f.template) == template.digest;
                 let before =
                     stable.and_then(|s| s.data.components.iter().find(|f| f.name == frozen.name));
-                frozen.workload == template.workload && same(frozen) && !before.is_some_and(same)
+                // Beside other content of what failed it is new.
+                let of = |data: &RevisionData| {
+                    let failed = refused.component.as_ref();
+                    let mut components = data.components.iter();
+                    components.find(|f| Some(&f.name) == failed).cloned()
+                };
+                let failed = of(&target.data).filter(|failed| failed.name != frozen.name);
+                let is_new = failed.is_some_and(|failed| match &refused.spec {
+                    Some(spec) if failed.partial_digest.is_some() => *spec != target.data.spec,
+                    _ => stable
+                        .and_then(|s| of(&s.data))
+                        .is_some_and(|s| s.template != failed.template),
+                });
+                frozen.workload == template.workload
+                    && same(frozen)
+                    && !before.is_some_and(same)
+                    && !is_new
             });
             assert!(!again, "release {} has a refused template", release.number);
         }

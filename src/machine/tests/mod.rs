@@ -28,4 +28,5 @@ mod rebuild;
 mod refused;
 mod renewed;
 mod stuck;
+mod together;
 mod undone;

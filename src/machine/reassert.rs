@@ -1,0 +1,259 @@
+//! Holds what is stable against other writers between releases: fields of the
+//! plan that somebody took, and content that was refused and came again.
+//!
+//! Decides which writes that takes, and gives up where they are undone again and
+//! again. What is new content is not decided here.
+
+use k8s_openapi::jiff::SignedDuration;
+
+use super::{
+    Action, Workload, contents,
+    context::{Context, View, is_at},
+    desired::{Change, Desired, Obstacle},
+    rivals, snapshots,
+    stable::{CONTENTION_WINDOW, REASSERTIONS, may_write, own, strays, write},
+    types::DryRun,
+    ways,
+};
+use crate::{
+    api::{Reason, RefusedTemplate},
+    fields::{FieldSet, canon, put_back},
+    plan::Plan,
+    revision::{Frozen, Revision},
+};
+
+/// For how long content is awaited that belongs to what came again.
+const REST: SignedDuration = SignedDuration::from_secs(2);
+
+/// A write that a component needs between releases.
+struct Due {
+    index: usize,
+    action: Action,
+    /// Whether it goes over somebody else's.
+    fight: bool,
+    /// Who is in the way if it does so too often.
+    who: String,
+    /// What to tell of it.
+    text: String,
+}
+
+/// What came of holding the plan's fields against other writers.
+pub(super) struct Reasserted {
+    pub(super) wrote: bool,
+    pub(super) contended: Option<String>,
+    /// Contents that the templates count on are not kept.
+    pub(super) lost: Option<Obstacle>,
+    /// Some of it may be part of content that is on its way.
+    pub(super) waits: bool,
+}
+
+/// Sets the plan's fields again where somebody took them, and takes those that
+/// have the wanted value but are not owned yet. Refused templates of followed
+/// workloads that come back are sent back again. All of it a few times only.
+pub(super) fn run(
+    ctx: &mut Context<'_>,
+    plan: &Plan,
+    stable: &'_ Revision,
+    desired: &Desired,
+) -> Reasserted {
+    let refused = ctx.spec_refused(plan);
+    let mut due: Vec<Due> = Vec::new();
+    for (view, (wanted, change)) in ctx
+        .components()
+        .zip(desired.frozen.iter().zip(&desired.changes))
+    {
+        let Some(workload) = &view.observed.workload else {
+            continue;
+        };
+        let Some(frozen) = stable.data.of(&view.scope.target) else {
+            continue;
+        };
+        if let Some((action, fight)) =
+            correction(ctx, view, workload, frozen, wanted, *change, refused)
+        {
+            let none = FieldSet::default();
+            let fields = ways::fields(&workload.template, &wanted.template, &none);
+            let text = format!(
+                "{} changed what the plan holds in {}: {fields}; it is set again",
+                rivals::writer(workload),
+                view.scope.target
+            );
+            due.push(Due {
+                index: view.index,
+                action,
+                fight,
+                who: rivals::managers(ctx, view, workload, &fields),
+                text,
+            });
+        }
+    }
+    let mut outcome = Reasserted {
+        wrote: false,
+        contended: None,
+        lost: None,
+        waits: false,
+    };
+    for due in due {
+        let Due {
+            index,
+            action,
+            fight,
+            ..
+        } = due;
+        let bring = match before(ctx, index, &action, stable) {
+            Ok(writes) => writes,
+            Err(obstacle) => {
+                outcome.lost.get_or_insert(obstacle);
+                continue;
+            }
+        };
+        let settled = contents::is_settled(ctx, &action);
+        let (who, text) = if settled {
+            contents::refilled(ctx, index, &stable.name)
+        } else {
+            (due.who, due.text)
+        };
+        let written = ctx.component(index).map(|c| c.written_at.clone());
+        if fight && !may_write(ctx, index, REASSERTIONS) {
+            outcome.contended.get_or_insert(who);
+            ctx.wake_in(CONTENTION_WINDOW);
+            continue;
+        }
+        if fight && is_part(ctx, index) && !has_waited(ctx) {
+            outcome.waits = true;
+            if let (Some(component), Some(written)) = (ctx.component(index), written) {
+                component.written_at = written;
+            }
+            continue;
+        }
+        outcome.wrote |= fight;
+        if fight {
+            ctx.tell(true, Reason::Reasserted, &text);
+        }
+        for write in bring {
+            ctx.act_once(write);
+        }
+        if !settled {
+            ctx.act(action);
+        }
+    }
+    outcome
+}
+
+/// Whether what came again of a workload was refused together with other content,
+/// so that it may be a part of what somebody applies just now.
+fn is_part(ctx: &Context<'_>, index: usize) -> bool {
+    let mut components = ctx.components();
+    let view = components.find(|view| view.index == index);
+    let now = view.and_then(|view| {
+        let workload = view.observed.workload.as_ref()?;
+        Some((
+            view.scope.target.to_ref(),
+            contents::now(ctx, view.scope, workload),
+        ))
+    });
+    let Some((workload, now)) = now else {
+        return false;
+    };
+    let digest = canon::digest(&now);
+    let is = |live: &RefusedTemplate| live.workload == workload && live.digest == digest;
+    let mut refused = ctx.status.refused.iter();
+    refused.any(|r| r.live.iter().any(is) && (r.spec.is_some() || r.live.len() > 1))
+}
+
+/// Whether it was waited for the rest of what somebody applies, or another reason
+/// already stands in front.
+fn has_waited(ctx: &Context<'_>) -> bool {
+    let of = |name: &str| {
+        let mut conditions = ctx.input.status.conditions.iter();
+        conditions.find(|c| c.type_ == name)
+    };
+    let reason = of("Ready").map_or("", |ready| &ready.reason);
+    let rest = [Reason::Released, Reason::RolledBack, Reason::Undone];
+    if reason != Reason::Settling.as_str() {
+        return rest.iter().all(|rest| rest.as_str() != reason);
+    }
+    of("Reconciling").is_none_or(|c| ctx.now().duration_since(c.last_transition_time.0) >= REST)
+}
+
+/// What has to be stored and written before a write to a component: contents
+/// that it counts on, and those that go back before its template does.
+fn before(
+    ctx: &mut Context<'_>,
+    index: usize,
+    action: &Action,
+    stable: &Revision,
+) -> Result<Vec<Action>, Obstacle> {
+    let scope = ctx.scope.get(index);
+    let frozen = scope.and_then(|scope| stable.data.of(&scope.target));
+    let Some(frozen) = frozen.filter(|_| !matches!(action, Action::Own { .. })) else {
+        return Ok(Vec::new());
+    };
+    snapshots::store(ctx, &frozen.reads())?;
+    contents::force(ctx, frozen)
+}
+
+/// The write that a component needs to be as it should between releases, and
+/// whether it goes over somebody else's.
+fn correction(
+    ctx: &Context<'_>,
+    view: View<'_>,
+    workload: &Workload,
+    stable: &Frozen,
+    wanted: &Frozen,
+    change: Change,
+    refused: bool,
+) -> Option<(Action, bool)> {
+    if view.scope.template.is_none() {
+        let now = contents::now(ctx, view.scope, workload);
+        if ctx.live_refused(&view.scope.target, &canon::digest(&now)) {
+            let write = write(view, workload, stable.template.clone());
+            return Some((Action::Replace { write }, true));
+        }
+        if change == Change::None && !canon::equal(&workload.template, &wanted.template) {
+            // Somebody put another stamp on it than that of its contents.
+            let write = write(view, workload, wanted.template.clone());
+            return Some((Action::Replace { write }, true));
+        }
+        let fields = &wanted.fields;
+        let wrong = strays(workload, fields) || !fields.is_subset(&workload.owned);
+        return (change == Change::None && workload.marked && wrong)
+            .then(|| (own(view, workload, fields.clone()), false));
+    }
+    let made = canon::digest(&workload.template);
+    let surroundings = refused || change == Change::Surroundings;
+    if surroundings && ctx.live_refused(&view.scope.target, &made) {
+        let write = write(view, workload, stable.template.clone());
+        return Some((Action::Replace { write }, true));
+    }
+    if refused {
+        let fields = stable.fields.union(&workload.owned);
+        if fields.is_empty() {
+            // Nothing of it was the plan's, so nothing of it is held.
+            return None;
+        }
+        if !is_at(workload, stable, &fields) {
+            let template = put_back(&workload.template, &stable.template, &fields);
+            let write = write(view, workload, template);
+            return Some((Action::Replace { write }, true));
+        }
+        return strays(workload, &stable.fields)
+            .then(|| (own(view, workload, stable.fields.clone()), false));
+    }
+    let Some(DryRun::Merged {
+        body,
+        owned,
+        template,
+        ..
+    }) = &workload.dry_run
+    else {
+        return None;
+    };
+    let reverted = !canon::equal(template, &workload.template);
+    if change == Change::None && (reverted || !owned.is_subset(&workload.owned)) {
+        let write = write(view, workload, body.clone());
+        return Some((Action::Apply { write }, reverted));
+    }
+    (change == Change::None && strays(workload, owned))
+        .then(|| (own(view, workload, owned.clone()), false))
+}

@@ -1,0 +1,153 @@
+//! Content that was refused together: what failed of it, and what only went back
+//! beside that.
+
+use serde_json::json;
+
+use super::{
+    plans::{component, followed, reading},
+    sim::*,
+};
+use crate::api::{Phase, Reason, ReleaseResult};
+
+const MAP: &str = "settings";
+
+/// `cart` is templated and failed, `web` is followed and reads a ConfigMap whose
+/// new contents went back with it.
+fn refused_with_contents() -> Sim {
+    let components = [component("cart", "cart:1"), reading("web", MAP)];
+    let spec = json!({"components": components, "progressDeadline": "60s"});
+    let mut sim = Sim::new(spec, &[("cart", "cart:1"), ("web", "web:1")]);
+    sim.configure(MAP, "blue");
+    sim.run(60);
+    assert!(sim.ready(), "{:#?}", sim.status);
+    sim.configure(MAP, "green");
+    sim.want("cart", "cart:2-unready");
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.run_until("the end", |sim| sim.phase() == Phase::Stable);
+    sim.run(5);
+    assert_eq!(sim.reason(), "RolledBack");
+    assert_eq!(sim.config_maps[MAP], "blue");
+    sim
+}
+
+/// Two followed workloads, of which `cart` failed.
+fn refused_with_a_template() -> Sim {
+    let components = [followed("cart"), followed("web")];
+    let spec = json!({"components": components, "progressDeadline": "60s"});
+    let mut sim = Sim::new(spec, &[("cart", "cart:1"), ("web", "web:1")]);
+    sim.run(60);
+    sim.deployment("web").set_image("web:2");
+    sim.deployment("cart").set_image("cart:2-unready");
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.run_until("the end", |sim| sim.phase() == Phase::Stable);
+    sim.run(5);
+    assert_eq!((sim.image("cart"), sim.image("web")), ("cart:1", "web:1"));
+    assert_eq!(sim.reason(), "RolledBack");
+    sim
+}
+
+#[test]
+fn contents_that_went_back_beside_what_failed_come_again_with_its_correction() {
+    for wait in [0, 1] {
+        for map_first in [true, false] {
+            let mut sim = refused_with_contents();
+            if map_first {
+                sim.configure(MAP, "green");
+                sim.run(wait);
+                sim.want("cart", "cart:3");
+            } else {
+                sim.want("cart", "cart:3");
+                sim.run(wait);
+                sim.configure(MAP, "green");
+            }
+            sim.run_to_the_end();
+            sim.run(30);
+            assert!(sim.ready(), "{:#?}", sim.status);
+            assert_eq!(
+                (sim.image("cart"), &*sim.config_maps[MAP]),
+                ("cart:3", "green")
+            );
+            assert_eq!(sim.told(Reason::Reasserted), 0);
+            let released = [ReleaseResult::RolledBack, ReleaseResult::Succeeded];
+            assert_eq!(sim.results()[sim.results().len() - 2..], released);
+        }
+    }
+}
+
+#[test]
+fn contents_that_went_back_beside_what_failed_are_put_back_where_they_come_alone() {
+    let mut sim = refused_with_contents();
+    sim.configure(MAP, "green");
+    sim.run(5);
+    assert_eq!(sim.config_maps[MAP], "blue");
+    assert_eq!(sim.told(Reason::Reasserted), 1);
+    assert_eq!(sim.reason(), "RolledBack");
+    let writes = sim.writes;
+    sim.run(60);
+    assert_eq!(sim.writes, writes, "it is at rest");
+}
+
+#[test]
+fn stable_content_of_the_plan_is_green_again_whatever_followed_workloads_were_refused() {
+    let mut sim = refused_with_contents();
+    sim.want("cart", "cart:1");
+    sim.run(5);
+    assert!(sim.ready(), "{:#?}", sim.status);
+    // Beside the stable content nobody has tried it.
+    sim.configure(MAP, "green");
+    sim.run_to_the_end();
+    assert_eq!(sim.config_maps[MAP], "green");
+    assert!(sim.ready(), "{:#?}", sim.status);
+}
+
+#[test]
+fn a_template_that_went_back_beside_what_failed_comes_again_with_its_correction() {
+    let mut sim = refused_with_a_template();
+    sim.deployment("web").set_image("web:2");
+    sim.deployment("cart").set_image("cart:3");
+    sim.run_to_the_end();
+    assert_eq!((sim.image("cart"), sim.image("web")), ("cart:3", "web:2"));
+    assert_eq!(sim.told(Reason::Reasserted), 0);
+}
+
+#[test]
+fn what_was_refused_together_is_put_back_where_all_of_it_comes_again() {
+    for first in ["web", "cart"] {
+        let mut sim = refused_with_a_template();
+        let releases = sim.status.history.len();
+        let images = [("web", "web:2"), ("cart", "cart:2-unready")];
+        let (now, later): (Vec<_>, Vec<_>) = images.iter().partition(|(name, _)| *name == first);
+        for (name, image) in now.into_iter().chain(later) {
+            sim.deployment(name).set_image(image);
+            sim.pass();
+        }
+        sim.run(30);
+        assert_eq!((sim.image("cart"), sim.image("web")), ("cart:1", "web:1"));
+        assert_eq!(sim.status.history.len(), releases);
+        assert_eq!(sim.reason(), "RolledBack");
+    }
+}
+
+/// It went back with what failed, so it comes without it only beside other
+/// content of that.
+#[test]
+fn a_template_that_went_back_beside_what_failed_comes_once_that_has_other_content() {
+    let mut sim = refused_with_a_template();
+    sim.deployment("web").set_image("web:2");
+    sim.run(10);
+    assert_eq!(
+        (sim.image("web"), sim.told(Reason::Reasserted)),
+        ("web:1", 1)
+    );
+    assert_eq!(sim.reason(), "RolledBack");
+    sim.deployment("cart").set_image("cart:3");
+    sim.run_to_the_end();
+    sim.deployment("web").set_image("web:2");
+    sim.run_to_the_end();
+    assert_eq!((sim.image("cart"), sim.image("web")), ("cart:3", "web:2"));
+    assert!(sim.ready(), "{:#?}", sim.status);
+    // What failed itself does not.
+    sim.deployment("cart").set_image("cart:2-unready");
+    sim.run(10);
+    assert_eq!(sim.image("cart"), "cart:3");
+}
