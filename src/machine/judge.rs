@@ -63,10 +63,11 @@ pub(super) fn progress(
 ) -> Option<Duration> {
     let now = ctx.micros();
     let complete = is_complete(workload);
-    // Before the pods are watched there is only the Deployment's own count, in
-    // which old pods may stand for new ones.
+    // Before the pods are watched, as after a restart of the operator, there are
+    // only the Deployment's own counts, in which old pods may stand for new ones.
+    let old = workload.total - workload.updated;
     let ready = workload.new_pods.as_ref().map_or_else(
-        || workload.updated.min(workload.available),
+        || (workload.available - old).clamp(0, workload.updated.max(0)),
         |pods| pods.available,
     );
     let component = ctx.component(index)?;

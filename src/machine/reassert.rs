@@ -10,13 +10,16 @@ use super::{
     Action, Workload, contents,
     context::{Context, View, is_at},
     desired::{Change, Desired, Obstacle},
+    records::prune,
     rivals, snapshots,
-    stable::{CONTENTION_WINDOW, REASSERTIONS, may_write, own, strays, write},
+    stable::{CONTENTION_WINDOW, REASSERTIONS, holding, may_write, own, strays, write},
     types::DryRun,
     ways,
 };
 use crate::{
-    api::{Reason, RefusedTemplate},
+    api::{
+        Cause, Reason, RefusedContent, RefusedTemplate, ReleaseKind, ReleaseRecord, ReleaseResult,
+    },
     fields::{FieldSet, canon, put_back},
     plan::Plan,
     revision::{Frozen, Revision},
@@ -128,6 +131,7 @@ pub(super) fn run(
         }
         outcome.wrote |= fight;
         if fight {
+            refuse_again(ctx, plan, index);
             ctx.tell(true, Reason::Reasserted, &text);
         }
         for write in bring {
@@ -140,25 +144,49 @@ pub(super) fn run(
     outcome
 }
 
+/// What was refused that a workload has again.
+fn refused<'a>(ctx: &'a Context<'_>, index: usize) -> Option<&'a RefusedContent> {
+    let mut components = ctx.components();
+    let view = components.find(|view| view.index == index)?;
+    let live = view.observed.workload.as_ref()?;
+    let digest = canon::digest(&contents::now(ctx, view.scope, live));
+    let workload = view.scope.target.to_ref();
+    let is = |live: &RefusedTemplate| live.workload == workload && live.digest == digest;
+    let mut refused = ctx.status.refused.iter().rev();
+    refused.find(|refused| refused.live.iter().any(is))
+}
+
 /// Whether what came again of a workload was refused together with other content,
 /// so that it may be a part of what somebody applies just now.
 fn is_part(ctx: &Context<'_>, index: usize) -> bool {
-    let mut components = ctx.components();
-    let view = components.find(|view| view.index == index);
-    let now = view.and_then(|view| {
-        let workload = view.observed.workload.as_ref()?;
-        Some((
-            view.scope.target.to_ref(),
-            contents::now(ctx, view.scope, workload),
-        ))
+    refused(ctx, index).is_some_and(|r| r.spec.is_some() || r.live.len() > 1)
+}
+
+/// Enters refused content that came again where other content was released since:
+/// whoever set it would take the verdict on that for one on this.
+fn refuse_again(ctx: &mut Context<'_>, plan: &Plan, index: usize) {
+    let again = refused(ctx, index).filter(|refused| refused.cause != Cause::Undone);
+    let Some(again) = again.cloned() else { return };
+    if holding(&ctx.scope, &ctx.status, Some(plan.content())).is_some() {
+        return;
+    }
+    let at = ctx.time();
+    let why = ways::brief(&again.told());
+    let last = ctx.status.history.last().map_or(0, |record| record.number);
+    ctx.status.history.push(ReleaseRecord {
+        number: last + 1,
+        kind: ReleaseKind::Content,
+        revision: Some(again.revision),
+        from: ctx.status.stable_revision.clone(),
+        requested_by: None,
+        changes: Vec::new(),
+        unproven: false,
+        started_at: at.clone(),
+        ended_at: at,
+        result: ReleaseResult::RolledBack,
+        message: Some(format!("it came again and was put back: {why}")),
     });
-    let Some((workload, now)) = now else {
-        return false;
-    };
-    let digest = canon::digest(&now);
-    let is = |live: &RefusedTemplate| live.workload == workload && live.digest == digest;
-    let mut refused = ctx.status.refused.iter();
-    refused.any(|r| r.live.iter().any(is) && (r.spec.is_some() || r.live.len() > 1))
+    prune(ctx, plan.history_limit());
 }
 
 /// Whether it was waited for the rest of what somebody applies, or another reason

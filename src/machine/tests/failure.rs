@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::sim::*;
-use crate::api::{Cause, ConditionType, Phase, Reason, ReleaseResult};
+use super::{plans::component, sim::*};
+use crate::api::{Cause, ConditionType, Phase, Reason, ReleasePlanStatus, ReleaseResult};
 
 fn three() -> Sim {
     let spec = templated(&[("cart", "cart:1"), ("web", "web:1"), ("pay", "pay:1")]);
@@ -409,4 +409,26 @@ fn a_revision_that_runs_later_is_proven_then() {
     sim.want("cart", "cart:3-crash");
     sim.run_until("the end", |sim| sim.results().len() == 2);
     assert_eq!(sim.image("cart"), "cart:2");
+}
+
+/// An operator that starts again has not seen the pods yet, and the old ones
+/// among the available ones are no progress.
+#[test]
+fn a_restart_of_the_operator_does_not_begin_the_deadline_anew() {
+    let spec = json!({"components": [component("cart", "cart:1")], "progressDeadline": "60s"});
+    let mut sim = Sim::settled(spec, &[("cart", "cart:1")]);
+    sim.want("cart", "cart:2-unready");
+    sim.run_until("it is sent", |sim| sim.image("cart") == "cart:2-unready");
+    sim.run(20);
+    let since = |status: &ReleasePlanStatus| {
+        let cart = &status.components[0];
+        (cart.progress_at.clone(), cart.best_ready)
+    };
+    let known = since(&sim.status);
+    assert_eq!(known.1, Some(0));
+    let mut world = sim.observe();
+    let workload = world.components[0].workload.as_mut().unwrap();
+    assert!(workload.available > 0 && workload.updated > 0);
+    assert!(workload.new_pods.take().is_some());
+    assert_eq!(since(&sim.decide(&world).status), known);
 }

@@ -151,3 +151,29 @@ fn a_template_that_went_back_beside_what_failed_comes_once_that_has_other_conten
     sim.run(10);
     assert_eq!(sim.image("cart"), "cart:3");
 }
+
+/// Other content was released since, whose verdict is none on this.
+#[test]
+fn refused_content_that_comes_again_after_other_content_is_told_as_refused() {
+    let spec = json!({"components": [followed("web")], "progressDeadline": "60s"});
+    let mut sim = Sim::settled(spec, &[("web", "web:1")]);
+    sim.deployment("web").set_image("web:2-unready");
+    sim.run_to_the_end();
+    sim.deployment("web").set_image("web:3");
+    sim.run_to_the_end();
+    sim.run(10);
+    assert!(sim.ready());
+    let stable = sim.status.stable_revision.clone();
+    for _ in 0..2 {
+        sim.deployment("web").set_image("web:2-unready");
+        sim.run(10);
+        assert_eq!((sim.image("web"), sim.reason()), ("web:3", "RolledBack"));
+        assert_eq!(sim.status.history.len(), 3, "{:#?}", sim.status.history);
+    }
+    assert_eq!(sim.status.stable_revision, stable);
+    sim.deployment("web").set_image("web:4");
+    sim.run_to_the_end();
+    sim.run(10);
+    assert!(sim.ready(), "{:#?}", sim.status);
+    assert_eq!(sim.status.history.last().unwrap().number, 4);
+}
