@@ -9,6 +9,7 @@ mod sim;
 mod writes;
 
 mod baseline;
+mod became;
 mod begun;
 mod commands;
 mod configuration;
