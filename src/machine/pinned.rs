@@ -88,9 +88,10 @@ fn read_only(view: View<'_>, frozen: &mut Frozen) {
     if view.scope.template.is_none() || frozen.partial_digest.is_some() {
         return;
     }
-    let own = std::mem::take(&mut frozen.config_maps);
-    for own in named(&frozen.template, own.into_iter()) {
-        if !frozen.named.contains(&own) {
+    let names = names(&frozen.template);
+    for own in std::mem::take(&mut frozen.config_maps) {
+        let reads = names.contains(&own.name) || names.contains(&own.snapshot);
+        if reads && !frozen.named.contains(&own) {
             frozen.named.push(own);
         }
     }

@@ -20,6 +20,43 @@ pub(super) fn check(sim: &Sim, world: &World, decision: &Decision) {
     memory_is_bounded(decision);
     orders_in_messages_can_be_pasted(decision);
     revisions_keep_what_their_templates_name(sim, decision);
+    what_came_back_reads_what_it_read(sim, world, decision);
+}
+
+/// Where a name of a ConfigMap came back at the end of a rollback, it stands for
+/// the contents of then, but where the plan asks for that name itself.
+fn what_came_back_reads_what_it_read(sim: &Sim, world: &World, decision: &Decision) {
+    let release = sim.status.release.as_ref();
+    let restores = release.is_some_and(|release| release.stage == Stage::Restore);
+    let ended = decision.status.release.is_none() && !sim.facts.deleting;
+    let stable = decision.status.stable_revision.as_ref();
+    let stable = stable.and_then(|name| revision(sim, decision, name));
+    let Some(stable) = stable.filter(|_| restores && ended) else {
+        return;
+    };
+    let asked = sim
+        .parsed()
+        .is_ok_and(|plan| plan.content() == stable.data.spec);
+    for scope in sim.scope().iter().filter(|scope| scope.template.is_some()) {
+        let Some(frozen) = stable.data.of(&scope.target).filter(|_| !asked) else {
+            continue;
+        };
+        let named = names(&frozen.template);
+        for kept in frozen
+            .named
+            .iter()
+            .filter(|kept| named.contains(&kept.name))
+        {
+            let source = world.config_maps.get(&kept.name);
+            let source = source.filter(|source| source.unreadable.is_none());
+            assert!(
+                source.is_none_or(|source| source.digest.as_ref() == Some(&kept.digest)),
+                "{} does not have the contents of {}",
+                kept.name,
+                stable.name
+            );
+        }
+    }
 }
 
 /// A snapshot that a template of a revision names is kept for that revision.

@@ -65,6 +65,10 @@ enum Event {
     Leave(bool),
     /// The plan tracks the ConfigMap of a templated component, or does not.
     Track(bool),
+    /// The plan has a template for a component, or follows it.
+    Template(bool),
+    /// Somebody applies a manifest of their own, which names the ConfigMap.
+    Mount,
     Jump(u16),
     Run(u8),
 }
@@ -94,6 +98,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => any::<bool>().prop_map(Event::Incumbent),
         1 => any::<bool>().prop_map(Event::Leave),
         1 => any::<bool>().prop_map(Event::Track),
+        2 => any::<bool>().prop_map(Event::Template),
+        1 => Just(Event::Mount),
         1 => (0..900_u16).prop_map(Event::Jump),
         6 => (0..25_u8).prop_map(Event::Run),
     ]
@@ -128,7 +134,19 @@ fn start() -> Sim {
 
 fn happen(sim: &mut Sim, event: &Event) {
     match event {
+        Event::Want(n, _) | Event::Variable(n, _) | Event::Empty(n, _)
+            if !has_template(sim, *n) => {}
         Event::Want(n, i) => sim.want(NAMES[*n], &format!("{}:{}", NAMES[*n], IMAGES[*i])),
+        Event::Template(given) => sim.edit(|spec| {
+            let cart = spec["components"][1].as_object_mut().unwrap();
+            if !given {
+                cart.remove("template");
+            } else if !cart.contains_key("template") {
+                let mut whole = configured("cart", "cart:1", "settings");
+                cart.insert("template".to_owned(), whole["template"].take());
+            }
+        }),
+        Event::Mount => on(sim, 1, |cart| cart.mount("settings")),
         Event::Variable(n, value) => sim.edit(|spec| {
             let container = &mut spec["components"][*n]["template"]["spec"]["containers"][0];
             match value {
@@ -219,6 +237,10 @@ fn happen(sim: &mut Sim, event: &Event) {
     }
 }
 
+fn has_template(sim: &Sim, n: usize) -> bool {
+    sim.spec["components"][n].get("template").is_some()
+}
+
 fn on(sim: &mut Sim, n: usize, change: impl FnOnce(&mut Deployment)) {
     if let Some(deployment) = sim.deployments.get_mut(NAMES[n]) {
         change(deployment);
@@ -248,6 +270,7 @@ fn heal(sim: &mut Sim) {
     happen(sim, &Event::Pause(false));
     happen(sim, &Event::Valid(true));
     happen(sim, &Event::Leave(false));
+    happen(sim, &Event::Template(true));
 }
 
 proptest! {
@@ -357,10 +380,15 @@ proptest! {
         for name in NAMES {
             on(&mut sim, NAMES.iter().position(|n| *n == name).unwrap(), |d| d.broken = false);
         }
-        sim.run(700);
+        for _ in 0..700 {
+            if !sim.gone {
+                sim.run(1);
+            }
+        }
         prop_assert!(sim.gone, "from {stable:?}: {:#?}", sim.status);
         prop_assert!(sim.deployments.values().all(|d| !d.marked()));
         prop_assert!(sim.revisions.is_empty());
+        // What was in use when the plan went belongs to the workloads.
         let named: BTreeSet<String> = sim.deployments.values().flat_map(Deployment::named).collect();
         prop_assert!(sim.snapshots.keys().all(|name| named.contains(name)));
     }
