@@ -5,7 +5,7 @@
 //! with; another value makes new pods. Contents that nobody knows are never
 //! written over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::{
     api::{ABORT, CONFIG_DIGEST, Reason},
     config_maps::Tracked,
     fields::{FieldSet, Path, PathElement, canon, graft},
-    revision::Frozen,
+    revision::{Frozen, Revision},
 };
 
 /// Digest of the contents that belong to a followed workload.
@@ -218,6 +218,25 @@ fn write(
         });
     }
     Ok(writes)
+}
+
+/// What is said of ConfigMaps that do not go back with a plan that goes.
+pub(super) fn left(ctx: &Context<'_>, stable: &Revision) -> String {
+    let followed = ctx.components().filter(|v| v.scope.template.is_none());
+    let frozen = followed.filter_map(|view| stable.data.of(&view.scope.target));
+    let other = |then: &&Tracked| {
+        let now = ctx.input.world.config_maps.get(&then.name);
+        let now = now.and_then(|now| now.digest.as_ref());
+        now.is_some_and(|now| *now != then.digest)
+    };
+    let left = frozen.flat_map(|frozen| &frozen.config_maps).filter(other);
+    let left: BTreeSet<&str> = left.map(|left| left.name.as_str()).collect();
+    if left.is_empty() || !ctx.input.world.plan.deleting {
+        return String::new();
+    }
+    let left: Vec<&str> = left.into_iter().collect();
+    let left = ways::brief(&left.join(" and "));
+    format!(" but for configmap {left}, which was edited since and stays as it is")
 }
 
 /// How to end what is under way without the contents, if anything is.

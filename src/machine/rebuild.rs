@@ -14,6 +14,8 @@ use crate::{
         Cause, ComponentState, Failure, Phase, Reason, RefusedContent, ReleaseKind,
         ReleaseProgress, ReleaseRecord, ReleaseResult, Stage, UNDO,
     },
+    config_maps::rewrite,
+    fields::canon,
     machine::Known,
     revision::Revision,
 };
@@ -51,21 +53,35 @@ pub(super) fn run(ctx: &mut Context<'_>) -> bool {
         "the status was gone; {} is the stable revision, told from the kept revisions",
         stable.revision.name
     );
-    let number = known.iter().map(|known| known.number).max().unwrap_or(0);
-    if number > 0 {
-        // Numbers go on from where they were.
+    // Numbers go on from where they were. What was tried last and is not what is
+    // live did not stay.
+    let mut tried: Vec<&Known> = known.iter().collect();
+    tried.retain(|known| known.number >= stable.number && known.number > 0);
+    tried.sort_by_key(|known| (known.number, known.revision.name == stable.revision.name));
+    tried.dedup_by_key(|known| known.number);
+    for tried in tried {
         let at = ctx.time();
+        let is_stable = tried.number == stable.number;
+        let (result, from) = if is_stable {
+            (ReleaseResult::Succeeded, None)
+        } else {
+            (
+                ReleaseResult::RolledBack,
+                Some(stable.revision.name.clone()),
+            )
+        };
+        let revision = if is_stable { stable } else { tried };
         ctx.status.history.push(ReleaseRecord {
-            number,
+            number: tried.number,
             kind: ReleaseKind::Content,
-            revision: Some(stable.revision.name.clone()),
+            revision: Some(revision.revision.name.clone()),
             requested_by: None,
             changes: Vec::new(),
-            from: None,
+            from,
             unproven: false,
             started_at: at.clone(),
             ended_at: at,
-            result: ReleaseResult::Succeeded,
+            result,
             message: Some(text.clone()),
         });
     }
@@ -133,18 +149,40 @@ fn refuse(ctx: &mut Context<'_>, known: &[Known], stable: &Revision) {
     }
 }
 
+/// Whether a revision is made of the templates that are asked for now.
+fn is_asked_for(ctx: &Context<'_>, known: &Known) -> bool {
+    ctx.components().all(|view| {
+        let frozen = known.revision.data.of(&view.scope.target);
+        let plain = |template| canon::digest(&contents::plain(template));
+        frozen.is_some_and(|frozen| match &view.scope.template {
+            Some(template) => {
+                let now = view.scope.tracked.iter();
+                let now = now.map(|now| (now.snapshot.clone(), now.name.clone()));
+                let then = frozen.keeps().cloned();
+                let then = then.map(|then| (then.name, then.snapshot));
+                let asked = rewrite(&rewrite(template, &now.collect()), &then.collect());
+                Some(canon::digest_json(&asked)) == frozen.partial_digest
+            }
+            None => view
+                .observed
+                .workload
+                .as_ref()
+                .is_some_and(|live| plain(&live.template) == plain(&frozen.template)),
+        })
+    })
+}
+
 fn hold(ctx: &mut Context<'_>, known: &[Known]) {
     ctx.status.phase = Some(Phase::Pending);
     let kept: Vec<String> = known
         .iter()
         .map(|known| format!("{} (release {})", known.revision.name, known.number))
         .collect();
-    // The content that the plan has now may be what did not come to its end.
-    let content = ctx.input.plan.map(|plan| plan.content().to_owned());
-    let likely = known.iter().max_by_key(|known| {
-        let other = content.as_ref().ok() != Some(&known.revision.data.spec);
-        (other, known.number)
-    });
+    // What the plan or a workload asks for now may be what did not come to its
+    // end, also where a ConfigMap has got other contents since.
+    let likely = known
+        .iter()
+        .max_by_key(|known| (!is_asked_for(ctx, known), known.number));
     let likely = likely.map_or("", |known| known.revision.name.as_str());
     let text = format!(
         "the status of this plan is gone, and what is live is no kept revision in full and available. It goes on by itself once one of them is. Or name the one to go back to, such as {likely}: {} ; kept: {}",

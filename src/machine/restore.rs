@@ -569,7 +569,7 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision, edited: &[String]) {
     prune(ctx, limit);
     stable::remember(ctx, Some(stable));
     let but = if edited.is_empty() {
-        String::new()
+        contents::left(ctx, stable)
     } else {
         let edited = ways::brief(&edited.join(" and "));
         format!(" but for {edited}, whose configmap was edited")

@@ -238,7 +238,7 @@ fn keep(ctx: &Context<'_>, tracked: &Tracked, was_kept: bool) -> Result<Option<A
                 obstacle(Reason::SnapshotLost, text)
             } else {
                 let text = format!(
-                    "configmap {snapshot}, which kept contents of configmap {name}, was deleted, and {name} does not have them any more; give {name} those of then, as a backup has them ({digest}): any others are released as new content"
+                    "configmap {snapshot}, which kept contents of configmap {name}, was deleted, and {name} does not have them any more; give {name} those of then, as a backup has them ({digest}). The content of the plan is released with whatever {name} holds once this is over; pause the plan or correct its content before, if that must not be"
                 );
                 obstacle(Reason::SnapshotLost, text)
             }

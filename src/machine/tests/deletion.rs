@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::sim::*;
+use super::{plans::reading, sim::*};
 use crate::api::{ConditionType, DeletionPolicy, Phase, Reason, ReleaseResult, Stage};
 
 fn one() -> Sim {
@@ -258,4 +258,33 @@ fn a_finalizer_that_was_taken_off_comes_back_before_anything_is_touched() {
     sim.facts.finalizer = false;
     sim.run(5);
     assert!(sim.facts.finalizer && sim.ready());
+}
+
+/// Somebody's edit does not hold a plan that is to go, and is told.
+#[test]
+fn a_config_map_that_does_not_go_back_with_a_plan_that_goes_is_told() {
+    let mut sim = Sim::settled(
+        json!({"components": [reading("web", "settings")]}),
+        &[("web", "web:1")],
+    );
+    sim.configure("settings", "old");
+    sim.run(30);
+    sim.configure("settings", "new");
+    sim.deployment("web").set_image("web:2-unready");
+    sim.run_until("the release", |sim| {
+        sim.phase() == Phase::RollingOut && sim.status.target_revision.is_some()
+    });
+    sim.run(3);
+    sim.configure("settings", "edited by hand");
+    sim.delete();
+    sim.run(60);
+    assert!(sim.gone);
+    assert_eq!(
+        (sim.image("web"), &*sim.config_maps["settings"]),
+        ("web:1", "edited by hand")
+    );
+    let told = sim.events.iter().find(|e| e.reason == Reason::RolledBack);
+    let told = &told.unwrap().note;
+    let text = "but for configmap settings, which was edited since and stays as it is";
+    assert!(told.contains(text), "{told}");
 }

@@ -366,7 +366,11 @@ fn refused_content_is_not_released(sim: &Sim, decision: &Decision) {
                         .and_then(|s| of(&s.data))
                         .is_some_and(|s| s.template != failed.template),
                 });
+                // What a template of the plan asks for anew is no live template.
+                let own = frozen.partial_digest.is_some();
+                let anew = own && before.is_none_or(|b| b.partial_digest != frozen.partial_digest);
                 frozen.workload == template.workload
+                    && !anew
                     && same(frozen)
                     && !before.is_some_and(same)
                     && !is_new

@@ -1,7 +1,12 @@
 //! A plan that lost its status.
 
-use super::sim::*;
-use crate::api::{Cause, Phase, Reason, ReleasePlanStatus};
+use serde_json::json;
+
+use super::{
+    plans::{component, configured},
+    sim::*,
+};
+use crate::api::{Cause, ConditionType, Phase, Reason, ReleasePlanStatus, ReleaseResult};
 
 fn pair() -> Sim {
     Sim::settled(
@@ -164,4 +169,44 @@ fn a_new_plan_that_crashed_and_found_other_templates_is_no_loss() {
         sim.run(60);
         assert_eq!((sim.image("cart"), sim.ready()), ("cart:2", true));
     }
+}
+
+/// A ConfigMap was edited while the release was on its way: what the plan asks
+/// for is that release all the same, and no way back.
+#[test]
+fn the_way_that_is_named_does_not_lead_to_what_was_being_released() {
+    let cart = configured("cart", "cart:1", "settings");
+    let spec = json!({"components": [cart, component("web", "web:1")], "progressDeadline": "60s"});
+    let mut sim = Sim::new(spec, &[("cart", "cart:1"), ("web", "web:1")]);
+    sim.configure("settings", "old");
+    sim.run(60);
+    assert!(sim.ready());
+    let good = sim.status.stable_revision.clone().unwrap();
+    sim.want("cart", "cart:2-unready");
+    sim.run_until("it is sent", |sim| sim.image("cart") == "cart:2-unready");
+    sim.configure("settings", "new");
+    lose(&mut sim);
+    sim.run(5);
+    assert_eq!(sim.reason(), "StatusLost");
+    let message = sim.condition(ConditionType::Ready).2;
+    assert!(message.contains(&format!("such as {good}:")), "{message}");
+}
+
+/// The last release went back before the status was lost.
+#[test]
+fn what_was_tried_last_is_not_said_to_have_succeeded() {
+    let mut sim = pair();
+    sim.want("cart", "cart:2-unready");
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.run_until("the end", |sim| sim.phase() == Phase::Stable);
+    let tried = sim.status.history.last().unwrap().clone();
+    let stable = sim.status.stable_revision.clone();
+    sim.lose_status();
+    sim.run(30);
+    assert_eq!(sim.status.stable_revision, stable);
+    let last = sim.status.history.last().unwrap();
+    assert_eq!(
+        (last.number, &last.revision, last.result),
+        (tried.number, &tried.revision, ReleaseResult::RolledBack)
+    );
 }
