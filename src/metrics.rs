@@ -12,7 +12,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::api::{Cause, Phase, ReleaseResult};
+use crate::api::{Cause, Phase, Reason, ReleaseResult};
 
 /// Content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -27,6 +27,7 @@ struct Inner {
     releases: Family<ByResult, Counter>,
     rollbacks: Family<ByCause, Counter>,
     plans: Family<ByPhase, Gauge>,
+    stalled: Family<ByReason, Gauge>,
     reconcile_duration: Histogram,
     reconcile_errors: Counter,
     queue_depth: Gauge,
@@ -47,6 +48,11 @@ struct ByCause {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByPhase {
     phase: Variant<Phase>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByReason {
+    reason: Variant<Reason>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -131,6 +137,12 @@ impl Metrics {
         );
         let plans = Family::default();
         registry.register("plans", "ReleasePlans, by phase", plans.clone());
+        let stalled = Family::default();
+        registry.register(
+            "plans_stalled",
+            "ReleasePlans that wait for somebody to act, by the reason of their condition Stalled",
+            stalled.clone(),
+        );
         let reconcile_duration = histogram();
         registry.register_with_unit(
             "reconcile_duration",
@@ -169,6 +181,7 @@ impl Metrics {
             releases,
             rollbacks,
             plans,
+            stalled,
             reconcile_duration,
             reconcile_errors,
             queue_depth,
@@ -209,6 +222,26 @@ impl Metrics {
             let phase = Variant(phase);
             let count = i64::try_from(count).unwrap_or(i64::MAX);
             self.0.plans.get_or_create(&ByPhase { phase }).set(count);
+        }
+    }
+
+    /// How many plans are stalled for each reason. One that is not named has
+    /// none; it is shown as zero if it ever had one, so that what went by is seen
+    /// to have gone.
+    pub fn set_stalled(&self, counts: impl IntoIterator<Item = (Reason, usize)>) {
+        let mut left: Vec<Reason> = Reason::ALL.to_vec();
+        let labels = |reason| ByReason {
+            reason: Variant(reason),
+        };
+        for (reason, count) in counts {
+            left.retain(|other| *other != reason);
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.0.stalled.get_or_create(&labels(reason)).set(count);
+        }
+        for reason in left {
+            if let Some(gauge) = self.0.stalled.get(&labels(reason)) {
+                gauge.set(0);
+            }
         }
     }
 
@@ -308,6 +341,33 @@ mod tests {
             "{text}"
         );
         assert!(text.contains(r#"belay_plans{phase="Stable"} 3"#), "{text}");
+    }
+
+    #[test]
+    fn a_reason_appears_with_its_first_stalled_plan_and_goes_back_to_zero() {
+        let metrics = Metrics::new();
+        let stalled = |counts: &[(Reason, usize)]| {
+            metrics.set_stalled(counts.iter().copied());
+            let text = metrics.render().unwrap();
+            let lines = text
+                .lines()
+                .filter(|l| l.starts_with("belay_plans_stalled{"));
+            let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(stalled(&[]), [""; 0]);
+        assert_eq!(
+            stalled(&[(Reason::SnapshotLost, 2)]),
+            [r#"belay_plans_stalled{reason="SnapshotLost"} 2"#]
+        );
+        assert_eq!(
+            stalled(&[(Reason::RolledBack, 1)]),
+            [
+                r#"belay_plans_stalled{reason="RolledBack"} 1"#,
+                r#"belay_plans_stalled{reason="SnapshotLost"} 0"#,
+            ]
+        );
     }
 
     #[test]

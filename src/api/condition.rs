@@ -209,6 +209,17 @@ impl std::fmt::Display for Reason {
     }
 }
 
+/// The reason for which a plan with these conditions is stalled; none if it is
+/// not, or for a reason of another version.
+#[must_use]
+pub fn stalled_for(conditions: &[Condition]) -> Option<Reason> {
+    let stalled = ConditionType::Stalled.as_str();
+    let mut found = conditions.iter().filter(|c| c.type_ == stalled);
+    let condition = found.find(|c| c.status == "True")?;
+    let mut all = Reason::ALL.iter().copied();
+    all.find(|reason| reason.as_str() == condition.reason)
+}
+
 /// Puts `wanted` into `current`: the transition time of a condition moves only
 /// when its status flips, and conditions that are not in `wanted` stay.
 pub fn merge_conditions(
@@ -276,6 +287,26 @@ mod tests {
             at(30),
         );
         assert_eq!(conditions[0].last_transition_time, Time(at(30)));
+    }
+
+    #[test]
+    fn a_plan_is_stalled_only_while_the_condition_says_so() {
+        let mut conditions = Vec::new();
+        assert_eq!(stalled_for(&conditions), None);
+        let mut set = |type_, status, reason| {
+            let wanted = [(type_, status, reason, String::new())];
+            merge_conditions(&mut conditions, &wanted, None, at(10));
+            stalled_for(&conditions)
+        };
+        let ready = set(ConditionType::Ready, true, Reason::Released);
+        assert_eq!(ready, None);
+        let lost = set(ConditionType::Stalled, true, Reason::RevisionLost);
+        assert_eq!(lost, Some(Reason::RevisionLost));
+        let goes_on = set(ConditionType::Stalled, false, Reason::Promoting);
+        assert_eq!(goes_on, None);
+        conditions[1].status = "True".into();
+        conditions[1].reason = "OfAnotherVersion".into();
+        assert_eq!(stalled_for(&conditions), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod spec;
 mod status;
 mod stored;
 
-pub use condition::{ConditionType, Reason, merge_conditions};
+pub use condition::{ConditionType, Reason, merge_conditions, stalled_for};
 pub use crd::{crd, crd_yaml};
 pub use duration::{GatewayDuration, InvalidDuration};
 pub use spec::{

@@ -240,10 +240,10 @@ pub(super) async fn read(
     let unlisted = ctx.config_maps.listed().await.err();
     let reads = names.into_iter().map(async |name| {
         let source = match &unlisted {
-            Some(error) => unread(namespace, error),
+            Some(error) => unread(error),
             None => source(ctx, namespace, uid, &name)
                 .await
-                .unwrap_or_else(|error| unread(namespace, &error)),
+                .unwrap_or_else(|error| unread(&error)),
         };
         (name, source)
     });
@@ -252,8 +252,8 @@ pub(super) async fn read(
     sources
 }
 
-fn unread(namespace: &str, error: &ReconcileError) -> Source {
-    tracing::warn!(%namespace, %error, "contents are taken as they were last seen");
+fn unread(error: &ReconcileError) -> Source {
+    tracing::warn!(%error, "contents are taken as they were last seen");
     Source {
         unreadable: Some(error.in_short()),
         ..Source::default()

@@ -51,7 +51,7 @@ use tokio_util::sync::CancellationToken;
 pub use error::ReconcileError;
 
 use crate::{
-    api::{PLAN_UID, Phase, Reason, StoredPlan, WorkloadKind},
+    api::{PLAN_UID, Phase, Reason, StoredPlan, WorkloadKind, stalled_for},
     clock::Clock,
     metrics::Metrics,
     plan::{Target, config_maps_of, targets_of},
@@ -169,7 +169,7 @@ pub async fn run(process: run::Context) -> Result<(), run::TaskError> {
     .modify(|plan| plan.metadata.managed_fields = None)
     .reflect(writer)
     .inspect(move |event| {
-        metrics.set_plans(phases(&of_plans));
+        count(&metrics, &of_plans.state());
         match event {
             // However it went: nothing of it is kept. The store has seen the
             // event by now, so a plan that waits for this one to let go of a
@@ -259,14 +259,20 @@ fn notice(ctx: &Context, error: &controller::Error<ReconcileError, watcher::Erro
     }
 }
 
-/// How many plans are in each phase.
-fn phases(plans: &Store<StoredPlan>) -> HashMap<Phase, usize> {
-    let mut counts = HashMap::new();
-    for plan in plans.state() {
+/// Tells how many plans are in each phase, and why those that wait for somebody do.
+fn count(metrics: &Metrics, plans: &[Arc<StoredPlan>]) {
+    let mut phases: HashMap<Phase, usize> = HashMap::new();
+    let mut stalled: HashMap<Reason, usize> = HashMap::new();
+    for plan in plans {
         let phase = plan.status.as_ref().and_then(|status| status.phase);
-        *counts.entry(phase.unwrap_or(Phase::Pending)).or_default() += 1;
+        *phases.entry(phase.unwrap_or(Phase::Pending)).or_default() += 1;
+        let conditions = plan.status.as_ref().map(|status| &status.conditions);
+        if let Some(reason) = conditions.and_then(|conditions| stalled_for(conditions)) {
+            *stalled.entry(reason).or_default() += 1;
+        }
     }
-    counts
+    metrics.set_plans(phases);
+    metrics.set_stalled(stalled);
 }
 
 /// Plans of a namespace that name a workload or hold it.
@@ -355,6 +361,38 @@ fn on_error(_: Arc<StoredPlan>, _: &ReconcileError, _: Arc<Context>) -> Action {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_plan_that_was_rolled_back_counts_as_stable_and_as_stalled() {
+        let plan = |phase: &str, stalled: &str, reason: &str| -> Arc<StoredPlan> {
+            let condition = json!({"type": "Stalled", "status": stalled, "reason": reason,
+                "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+            let plan = json!({
+                "metadata": {"name": reason.to_lowercase(), "namespace": "shop"}, "spec": {},
+                "status": {"phase": phase, "conditions": [condition]},
+            });
+            Arc::new(serde_json::from_value(plan).unwrap())
+        };
+        let metrics = Metrics::new();
+        let plans = [
+            plan("Stable", "True", "RolledBack"),
+            plan("Stable", "True", "RolledBack"),
+            plan("Rollback", "True", "ConfigMapEdited"),
+            plan("Stable", "False", "Released"),
+        ];
+        count(&metrics, &plans);
+        let text = metrics.render().unwrap();
+        let lines: HashSet<&str> = text.lines().collect();
+        for line in [
+            r#"belay_plans{phase="Stable"} 3"#,
+            r#"belay_plans{phase="Rollback"} 1"#,
+            r#"belay_plans_stalled{reason="RolledBack"} 2"#,
+            r#"belay_plans_stalled{reason="ConfigMapEdited"} 1"#,
+        ] {
+            assert!(lines.contains(line), "{line}\n{text}");
+        }
+        assert!(!text.contains(r#"reason="Released""#), "{text}");
+    }
 
     #[test]
     fn a_config_map_wakes_who_tracks_it_and_who_keeps_contents_in_it() {

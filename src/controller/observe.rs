@@ -160,7 +160,7 @@ async fn try_templates(
                 Ok(answer) => answer,
                 // What was moved so far must be judged all the same.
                 Err(ReconcileError::Undecided { message, .. }) if touched => {
-                    tracing::warn!(%namespace, target = %scope.target, %message, "the API server does not judge a template");
+                    tracing::warn!(workload = %scope.target, %message, "the API server does not judge a template");
                     live.workload.dry_run = Some(DryRun::Undecided(message));
                     return Ok(());
                 }
@@ -316,7 +316,7 @@ async fn watch(
                 }
             }
             Err(error) => {
-                tracing::warn!(%namespace, %error, "a release goes on without what its pods say");
+                tracing::warn!(%error, "a release goes on without what its pods say");
                 Pods {
                     unread: true,
                     wake: None,

@@ -12,6 +12,7 @@ use kube::{
     Api, ResourceExt as _,
     runtime::{controller::Action, reflector::ObjectRef},
 };
+use tracing::Instrument as _;
 
 use super::{
     Context, ReconcileError, apply, backoff::LASTING, config_maps, events, heal, observe, record,
@@ -24,6 +25,7 @@ use crate::{
     config_maps::Kept,
     machine::{self, Decision, EventNote, Input, World},
     plan::{Plan, Violations},
+    telemetry,
 };
 
 /// Longest time that a pass may take.
@@ -36,11 +38,18 @@ const ERROR: usize = 700;
 /// Failures in a row before a plan that cannot be read is reported as stalled.
 const MAX_RETRIES: u32 = 8;
 
-/// Makes a pass, and turns whatever goes wrong in it into a wait.
+/// Makes a pass, and turns whatever goes wrong in it into a wait. All that is
+/// logged on the way names the plan.
 pub(super) async fn reconcile(
     plan: Arc<StoredPlan>,
     ctx: Arc<Context>,
 ) -> Result<Action, ReconcileError> {
+    let namespace = plan.namespace().unwrap_or_default();
+    let span = telemetry::span_of(&namespace, &plan.name_any());
+    attempt(plan, ctx).instrument(span).await
+}
+
+async fn attempt(plan: Arc<StoredPlan>, ctx: Arc<Context>) -> Result<Action, ReconcileError> {
     let reference = ObjectRef::from_obj(plan.as_ref());
     let hurry = match ctx.pace.ask(&reference, Instant::now()) {
         Ok(hurry) => hurry,
@@ -160,7 +169,7 @@ async fn pass(cached: &StoredPlan, ctx: &Context) -> Result<Wake, ReconcileError
         return Ok(Wake::Never);
     }
     let next = record::record(ctx, &plan, &decision.status).await?;
-    log(&plan, &decision);
+    log(&decision);
     count(ctx, &status, &decision.status);
     events::tell(ctx, &plan, &decision.events).await;
     let wakes = [decision.wake, next, again, pods.wake];
@@ -254,10 +263,10 @@ fn decide(
     machine::step(&input)
 }
 
-fn log(plan: &StoredPlan, decision: &Decision) {
+fn log(decision: &Decision) {
     for event in &decision.events {
         let phase = decision.status.phase.map_or("", phase_name);
-        tracing::info!(plan = %plan.name_any(), phase, reason = %event.reason, "{}", event.note);
+        tracing::info!(phase, reason = %event.reason, "{}", event.note);
     }
 }
 

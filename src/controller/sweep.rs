@@ -91,9 +91,11 @@ async fn marks(ctx: &Context) {
             // As it was read: a plan that came since has changed it.
             let (read, none) = (&deployment.metadata, FieldSet::new());
             match apply::own_as_read(ctx, &namespace, &target, read, &none).await {
-                Ok(()) => tracing::info!(%namespace, %target, "gave up fields that no plan names"),
+                Ok(()) => {
+                    tracing::info!(%namespace, workload = %target, "gave up fields that no plan names")
+                }
                 Err(error) => {
-                    tracing::warn!(%error, %namespace, %target, "fields that no plan names were not given up")
+                    tracing::warn!(%error, %namespace, workload = %target, "fields that no plan names were not given up")
                 }
             }
         }

@@ -24,6 +24,7 @@ use kube::{
 };
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Instrument as _;
 
 use super::{
     ReconcileError,
@@ -155,7 +156,7 @@ impl Watches {
                             }
                         }
                         Some(Err(error)) => {
-                            tracing::warn!(%plan, %error, "watch of the pods of a release failed and is tried again");
+                            tracing::warn!(%error, "watch of the pods of a release failed and is tried again");
                         }
                         None => return,
                     },
@@ -163,7 +164,7 @@ impl Watches {
             }
         };
         // The receiver is gone only while the process ends.
-        let _ = self.tasks.send(Box::pin(task));
+        let _ = self.tasks.send(Box::pin(task.in_current_span()));
         Ok(store)
     }
 

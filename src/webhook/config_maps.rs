@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use futures::{StreamExt as _, stream};
 use serde_json::Value;
 
-use super::{checks::PARALLEL, lookup::Lookup};
+use super::{checks::PARALLEL, lookup::Lookup, warning::LONGEST};
 use crate::{api::StoredPlan, plan::Plan};
 
-/// Warnings about those ConfigMaps that are missing of what `plan` asks for and
-/// the plan that it replaces did not.
+/// Warnings about those ConfigMaps of `plan` that are missing, each with its field
+/// and with what that means there. All are looked for as soon as any component
+/// asks for something new: they are released together.
 pub(super) async fn missing(
     lookup: &dyn Lookup,
     namespace: &str,
@@ -20,42 +21,56 @@ pub(super) async fn missing(
     new: &StoredPlan,
     plan: &Plan,
 ) -> Vec<String> {
-    let looks = places(old, new, plan).into_iter().map(|(name, places)| async move {
+    let count = plan.components().len();
+    if !(0..count).any(|index| is_changed(old, new, index)) {
+        return Vec::new();
+    }
+    let looks = places(plan).into_iter().map(|(name, places)| async move {
         let found = lookup.config_map(namespace, &name).await;
-        let places = places.join(", ");
-        match found {
-            Ok(true) => None,
-            Ok(false) if is_known(old, &name) => Some(format!(
-                "configmap {name} does not exist: templates of the plan keep its last contents, and no new pod of a followed workload can start until it does ({places})"
-            )),
-            Ok(false) => Some(format!(
-                "configmap {name} does not exist yet: the plan releases nothing until it does ({places})"
-            )),
-            Err(error) => Some(format!("configmap {name} was not checked: {error} ({places})")),
-        }
+        let told = |place: &Place| {
+            let said = match &found {
+                Ok(true) => return None,
+                Ok(false) if !is_known(old, &name) => "does not exist yet: the plan waits for it",
+                Ok(false) if place.templated => "is gone: the template keeps its last contents",
+                Ok(false) => "is gone: no new pod that needs it can start",
+                Err(error) => &format!("was not checked: {error}"),
+            };
+            Some(one_line(&name, said, &place.path))
+        };
+        places.iter().filter_map(told).collect::<Vec<_>>()
     });
     let looks = stream::iter(looks).buffered(PARALLEL);
-    looks
-        .filter_map(|warning| async { warning })
-        .collect()
-        .await
+    looks.collect::<Vec<_>>().await.concat()
 }
 
-/// The tracked ConfigMaps by name, with the fields that name them, of components
-/// that ask for something new.
-fn places(
-    old: Option<&StoredPlan>,
-    new: &StoredPlan,
-    plan: &Plan,
-) -> BTreeMap<String, Vec<String>> {
-    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+/// The warning in one line, for which a very long name is cut: the path tells
+/// which one it is.
+fn one_line(name: &str, said: &str, path: &str) -> String {
+    let line = |name: &str| format!("configmap {name} {said} ({path})");
+    let whole = line(name);
+    let over = whole.chars().count().saturating_sub(LONGEST);
+    let keep = name.chars().count().saturating_sub(over + 1);
+    if over == 0 || keep == 0 {
+        return whole;
+    }
+    line(&name.chars().take(keep).chain(['…']).collect::<String>())
+}
+
+/// A field that names a ConfigMap.
+struct Place {
+    path: String,
+    templated: bool,
+}
+
+/// The tracked ConfigMaps by name, with the fields that name them.
+fn places(plan: &Plan) -> BTreeMap<String, Vec<Place>> {
+    let mut places: BTreeMap<String, Vec<Place>> = BTreeMap::new();
     for (index, component) in plan.components().iter().enumerate() {
-        if !is_changed(old, new, index) {
-            continue;
-        }
         for (position, name) in component.config_maps.iter().enumerate() {
-            let place = format!("spec.components[{index}].configMaps[{position}]");
-            places.entry(name.clone()).or_default().push(place);
+            places.entry(name.clone()).or_default().push(Place {
+                path: format!("spec.components[{index}].configMaps[{position}]"),
+                templated: component.template.is_some(),
+            });
         }
     }
     places

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 /// Longest warning, in characters, that clients are sure to see in full.
-const LONGEST: usize = 120;
+pub(super) const LONGEST: usize = 120;
 /// Lines that one warning may become.
 const LINES: usize = 3;
 /// Warnings in one answer.

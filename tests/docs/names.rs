@@ -136,6 +136,19 @@ fn alerts_are_on_metrics_that_there_are() {
     assert_eq!(missing, [""; 0], "alerts on other names");
 }
 
+/// The same for a label that no plan ever has.
+#[test]
+fn alerts_are_on_reasons_that_there_are() {
+    let alerts = section("## Alerts");
+    let matchers = alerts.split("{reason").skip(1);
+    let names = matchers.flat_map(|rest| rest.split('"').nth(1).unwrap().split('|'));
+    let known = |name: &str| Reason::ALL.iter().any(|reason| reason.as_str() == name);
+    let names: Vec<&str> = names.collect();
+    assert!(names.len() > 2, "{names:?}");
+    let missing: Vec<&str> = names.into_iter().filter(|name| !known(name)).collect();
+    assert_eq!(missing, [""; 0], "alerts on other reasons");
+}
+
 /// Paths of the fields below a schema, with their defaults. What is below a
 /// pod template is not Belay's.
 fn fields(path: &str, schema: &Value, found: &mut Vec<(String, Value)>) {

@@ -320,7 +320,7 @@ async fn wv_06_a_plan_waits_for_its_config_map() {
     assert!(answer.success(), "{}", answer.stderr);
     for line in [
         "Warning: deployment cart does not exist yet: the plan waits for it",
-        "Warning: configmap settings does not exist yet: the plan releases nothing until it does (spec.components[0].configMaps[0])",
+        "Warning: configmap settings does not exist yet: the plan waits for it (spec.components[0].configMaps[0])",
     ] {
         assert!(answer.stderr.contains(line), "{}", answer.stderr);
     }

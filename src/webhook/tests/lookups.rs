@@ -176,8 +176,8 @@ async fn wv_06_a_config_map_that_does_not_exist_yet_is_a_warning_with_its_place(
     assert_eq!(
         answer.warnings(),
         [
-            "configmap settings does not exist yet: the plan releases nothing until it does (spec.components[0].configMaps[0])",
-            "configmap site does not exist yet: the plan releases nothing until it does (spec.components[1].configMaps[0])",
+            "configmap settings does not exist yet: the plan waits for it (spec.components[0].configMaps[0])",
+            "configmap site does not exist yet: the plan waits for it (spec.components[1].configMaps[0])",
         ]
     );
     let cluster = Arc::new(Cluster {
@@ -189,7 +189,7 @@ async fn wv_06_a_config_map_that_does_not_exist_yet_is_a_warning_with_its_place(
 }
 
 #[tokio::test]
-async fn one_config_map_of_several_components_is_told_once_with_every_place() {
+async fn one_config_map_of_several_components_is_told_at_every_place() {
     let mut plan = tracking();
     plan["spec"]["components"][1]["configMaps"] = json!(["site", "other"]);
     let third = json!({"workload": {"kind": "Deployment", "name": "web"}, "configMaps": ["site"]});
@@ -202,12 +202,15 @@ async fn one_config_map_of_several_components_is_told_once_with_every_place() {
         ..cluster()
     });
     let answer = validate(&cluster, &create(&plan)).await;
-    let told = answer.warnings().join(" ");
-    assert!(
-        told.contains("(spec.components[1].configMaps[0], spec.components[2].configMaps[0])"),
-        "{told}"
+    let mut told = answer.warnings();
+    told.retain(|warning| warning.contains("configmap"));
+    assert_eq!(
+        told,
+        [
+            "configmap site does not exist yet: the plan waits for it (spec.components[1].configMaps[0])",
+            "configmap site does not exist yet: the plan waits for it (spec.components[2].configMaps[0])",
+        ]
     );
-    assert_eq!(told.matches("configmap ").count(), 1, "{told}");
 }
 
 /// What was told when it was asked for is not told at every label.
@@ -222,21 +225,55 @@ async fn a_config_map_that_is_missing_is_told_when_something_new_is_asked_for() 
     // Of the workload of a followed component nothing new is asked then.
     new["spec"]["components"][1]["configMaps"] = json!(["sites"]);
     let answer = validate(&cluster, &update(&old, &new)).await;
+    let told = answer.warnings().join("\n");
     assert!(
-        answer.warnings()[0].starts_with("configmap sites does not exist yet"),
-        "{answer:?}"
+        told.contains("configmap sites does not exist yet"),
+        "{told}"
     );
     assert_eq!(cluster.asked(), (0, 0));
-    // One that was deleted is not waited for.
-    let mut old = old;
-    old["status"] = json!({"configMaps": [{"name": "site", "digest": "d", "missing": true}]});
+}
+
+/// Not only of the component that asks for something new: what is released then
+/// needs the others, too.
+#[tokio::test]
+async fn each_config_map_that_was_deleted_is_told_in_a_line_with_its_own_effect() {
+    let mut old = stored(&tracking()).await;
+    let seen = |name| json!({"name": name, "digest": "d", "missing": true});
+    old["status"] = json!({"configMaps": [seen("settings"), seen("site")]});
     let mut new = old.clone();
-    new["spec"]["components"][1]["configMaps"] = json!(["site", "other"]);
-    let answer = validate(&cluster, &update(&old, &new)).await;
-    let told = answer.warnings().join(" ");
+    new["spec"]["components"][0]["template"]["spec"]["containers"][0]["image"] = json!("cart:3");
+    let answer = validate(&Arc::new(cluster()), &update(&old, &new)).await;
+    answer.accepted();
+    assert_eq!(
+        answer.warnings(),
+        [
+            "configmap settings is gone: the template keeps its last contents (spec.components[0].configMaps[0])",
+            "configmap site is gone: no new pod that needs it can start (spec.components[1].configMaps[0])",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn the_warning_of_a_config_map_with_a_long_name_is_one_line() {
+    let mut plan = tracking();
+    let long = format!("site-{}", "x".repeat(200));
+    plan["spec"]["components"][1]["configMaps"] = json!([long]);
+    let cluster = Arc::new(Cluster {
+        config_maps: vec!["settings"],
+        ..cluster()
+    });
+    let answer = validate(&cluster, &create(&plan)).await;
+    let warnings = answer.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
     assert!(
-        told.contains("does not exist: templates of the plan keep its last contents"),
-        "{told}"
+        warnings[0].starts_with("configmap site-xxx"),
+        "{warnings:?}"
+    );
+    assert!(
+        warnings[0].ends_with(
+            "x… does not exist yet: the plan waits for it (spec.components[1].configMaps[0])"
+        ),
+        "{warnings:?}"
     );
 }
 
