@@ -3,7 +3,7 @@
 use super::sim::Sim;
 use crate::{
     api::{Cause, ConditionType, ReleasePlanStatus, Stage},
-    config_maps::{names, rewrite},
+    config_maps::{Tracked, names, rewrite},
     fields::{FieldSet, canon, project},
     machine::{Action, Decision, TemplateWrite, World, context::is_complete},
     plan::{Target, abortable, is_lost, retryable, undoable},
@@ -42,16 +42,14 @@ fn what_came_back_reads_what_it_read(sim: &Sim, world: &World, decision: &Decisi
             continue;
         };
         let named = names(&frozen.template);
-        for kept in frozen
-            .named
-            .iter()
-            .filter(|kept| named.contains(&kept.name))
-        {
+        // A name beside the snapshot is none of the plan's.
+        let own = |kept: &&Tracked| named.contains(&kept.name) && !named.contains(&kept.snapshot);
+        for kept in frozen.named.iter().filter(own) {
             let source = world.config_maps.get(&kept.name);
             let source = source.filter(|source| source.unreadable.is_none());
             assert!(
                 source.is_none_or(|source| source.digest.as_ref() == Some(&kept.digest)),
-                "{} does not have the contents of {}",
+                "{} does not have the contents of {}: {frozen:#?}",
                 kept.name,
                 stable.name
             );
