@@ -296,6 +296,11 @@ pub(super) fn caveats(ctx: &mut Context<'_>) -> String {
         let without = without(ctx, gone);
         text = format!("{text}; configmap {gone} was deleted, and {without}");
     }
+    for (workload, name) in beside(ctx) {
+        text = format!(
+            "{text}; {workload} names configmap {name} also where the template of the plan does not, and there it reads what {name} holds, also after a rollback"
+        );
+    }
     let in_use = in_use(ctx).into_iter();
     let lacks = in_use.filter_map(|tracked| keep(ctx, &tracked, true).err());
     let lacks: Vec<String> = lacks.filter_map(in_doubt).collect();
@@ -308,6 +313,19 @@ pub(super) fn caveats(ctx: &mut Context<'_>) -> String {
         text = format!("{text}; {lacks}");
     }
     text
+}
+
+/// Workloads that name a tracked ConfigMap themselves beside its snapshot.
+fn beside(ctx: &Context<'_>) -> Vec<(String, String)> {
+    let mut beside = Vec::new();
+    for view in ctx.components().filter(|v| v.scope.template.is_some()) {
+        let live = view.observed.workload.as_ref();
+        let names = live.map(|live| names(&live.template)).unwrap_or_default();
+        let both = |t: &&Tracked| names.contains(&t.name) && names.contains(&t.snapshot);
+        let both = view.scope.tracked.iter().filter(both);
+        beside.extend(both.map(|t| (view.scope.target.to_string(), t.name.clone())));
+    }
+    beside
 }
 
 /// What a plan at rest counts on: what its stable revision holds, which is only

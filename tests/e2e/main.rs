@@ -59,6 +59,7 @@ mod stuck;
 mod succession;
 mod support;
 mod swept;
+mod together;
 mod verdicts;
 mod witness;
 mod writers;

@@ -8,7 +8,7 @@ use super::{
     plans::{configured, followed, reading},
     sim::*,
 };
-use crate::api::Phase;
+use crate::api::{ConditionType, Phase};
 
 const VOLUME: &str = "settings";
 
@@ -219,4 +219,16 @@ fn what_people_do_to_a_workload_that_went_back_to_before_the_plan_is_judged() {
         assert_eq!(sim.status.history.len(), before + 2);
     }
     assert_eq!(sim.status.stable_revision, stable);
+}
+
+#[test]
+fn a_name_beside_the_snapshot_is_told_where_all_is_well() {
+    let mut sim = with_sidecar("cart:2");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert!(sim.ready());
+    let told = sim.condition(ConditionType::Ready).2;
+    let text =
+        "deployment cart names configmap settings also where the template of the plan does not";
+    assert!(told.contains(text), "{told}");
 }
