@@ -321,8 +321,10 @@ fn write(streams: &mut Streams<'_>, one: &Happened, now: Timestamp) -> Result<()
             1 => String::new(),
             count => format!(" (x{count})"),
         };
+        // As they are put in order.
+        let at = Timestamp::from_second(entry.at.0.as_second()).unwrap_or(entry.at.0);
         table.row([
-            age(entry.at.0, now).into(),
+            age(at, now).into(),
             entry.object.clone().into(),
             Cell::new(style, type_),
             entry.reason.clone().into(),

@@ -4,7 +4,9 @@
 //! in a row go two revisions back, and never to the one that was bad.
 
 use crate::{
-    api::{Cause, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult},
+    api::{
+        Cause, Reason, RefusedContent, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult,
+    },
     plan::brought_content,
 };
 
@@ -50,8 +52,11 @@ pub(super) fn before<'a>(status: &'a ReleasePlanStatus, kept: &[&'a str]) -> Bef
             let by = record.requested_by.as_ref();
             let by = by.map_or_else(String::new, |by| format!(" by {by}"));
             found.pass(from, || format!("{to} was asked for{by} in its place"));
+            // What came of it may have another name than what was asked for.
+            let asked = asked(status, from).unwrap_or(to);
+            done.push(asked);
             // What came between is newer than what was gone back to.
-            let end = origin(&records, index, to);
+            let end = origin(&records, index, asked);
             for newer in &records[index..end] {
                 done.extend(match newer.kind {
                     ReleaseKind::Undo => newer.from.as_deref(),
@@ -71,6 +76,33 @@ pub(super) fn before<'a>(status: &'a ReleasePlanStatus, kept: &[&'a str]) -> Bef
     let mut older = kept.iter().rev().copied();
     found.to = older.find(|name| !done.contains(name) && !found.is_refused(status, name));
     found
+}
+
+/// The revision that was asked for in the last undo that took this one away, as far
+/// as the status still tells.
+fn asked<'a>(status: &'a ReleasePlanStatus, left: &str) -> Option<&'a str> {
+    let undone = |r: &&RefusedContent| r.cause == Cause::Undone && r.revision == left;
+    let refused = status.refused.iter().find(undone);
+    let refused = refused.map(|refused| &refused.message);
+    let end = format!(" takes the place of {left}");
+    let mut decisions = status.decisions.iter().rev();
+    let decision =
+        decisions.find(|d| d.reason == Reason::UndoRequested && d.message.ends_with(&end));
+    let decision = decision.map(|decision| &decision.message);
+    let message = refused.or(decision)?;
+    message.split_once(" was asked for").map(|(name, _)| name)
+}
+
+/// Whether what is live came of an undo to this revision, be it by another name.
+pub(super) fn is_live(status: &ReleasePlanStatus, revision: &str) -> bool {
+    let succeeded = |record: &&ReleaseRecord| record.result == ReleaseResult::Succeeded;
+    let last = status.history.iter().rev().find(succeeded);
+    last.is_some_and(|record| {
+        let from = record.from.as_deref().unwrap_or_default();
+        record.kind == ReleaseKind::Undo
+            && record.revision == status.stable_revision
+            && asked(status, from) == Some(revision)
+    })
 }
 
 /// Where the records begin, of newest first, from which a revision came; `from`
@@ -170,6 +202,34 @@ mod tests {
             told("r6", &records, &["r9"]),
             "none r7 is passed over: r6 was asked for by jane in its place"
         );
+    }
+
+    /// What was live before the first release had no fields of the plan.
+    #[test]
+    fn what_came_of_an_undo_may_have_another_name_than_what_was_asked_for() {
+        let plan = with(|plan| {
+            let record = |kind: &str, from: &str, to: &str| {
+                json!({
+                    "number": 1, "kind": kind, "from": from, "revision": to,
+                    "result": "Succeeded",
+                    "startedAt": "2026-03-01T11:00:00Z", "endedAt": "2026-03-01T11:00:00Z",
+                })
+            };
+            let status = &mut plan["status"];
+            status["stableRevision"] = json!("twin");
+            status["history"] = json!([
+                record("Content", "base", "r1"),
+                record("Undo", "r1", "twin"),
+            ]);
+            status["decisions"] = json!([{
+                "at": "2026-03-01T11:00:00Z", "reason": "UndoRequested",
+                "message": "base was asked for by jane; it takes the place of r1",
+            }]);
+        });
+        let status = plan.status.unwrap();
+        assert_eq!(before(&status, &undoable(&status)).to, None);
+        assert!(is_live(&status, "base"));
+        assert!(!is_live(&status, "r1"));
     }
 
     #[test]

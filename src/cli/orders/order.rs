@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::before::{Before, before};
+use super::before::{Before, before, is_live};
 use crate::{
     api::{ABORT, ConditionType, Phase, RETRY, ReleasePlanStatus, Stage, StoredPlan, UNDO},
     cli::{
@@ -305,6 +305,13 @@ fn undo(
             );
         }
         return Ok(order);
+    }
+    if at_rest && is_live(status, to) {
+        let stable = stable.unwrap_or_default();
+        return refusal(
+            format!("{to} is what is live in {name} already, by the name {stable}"),
+            format!("to see the others: {}", about.history()),
+        );
     }
     // Where the status was lost, the revisions alone say what is kept.
     if !kept.is_empty() && !kept.contains(&to) {
