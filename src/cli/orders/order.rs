@@ -12,7 +12,10 @@ use crate::{
         access::quoted,
         status::{Caller, verdict::held},
     },
-    plan::{Plan, abortable, as_seen, current, failed, is_lost, retryable, unbegun, undoable},
+    plan::{
+        Plan, abortable, as_seen, current, failed, is_gone_from_plan, is_lost, retryable, unbegun,
+        undoable,
+    },
 };
 
 /// What is asked of a plan.
@@ -179,23 +182,21 @@ fn retry<'a>(
     let known = retryable(status);
     let content_of = as_seen(plan).ok();
     let content = content_of.as_ref().map(Plan::content);
+    let stopped = current(status).or_else(|| failed(status));
     // Content that has left the plan cannot be tried again.
     let applies = |revision: &str| {
-        let refused = status.refused.iter().find(|r| r.revision == revision);
-        refused
-            .is_none_or(|r| !r.live.is_empty() || r.spec.is_none() || r.spec.as_deref() == content)
+        let gone = content.is_some_and(|content| is_gone_from_plan(status, content, revision));
+        !gone || stopped == Some(revision)
     };
     // What holds the plan is what it asks for, and what is live needs no release.
-    let stopped = current(status).or_else(|| failed(status));
     let holds = held(content_of.as_ref(), status).map(|(refused, _)| refused.revision.as_str());
     let holds = holds.filter(|_| stopped.is_none_or(|stopped| !known.contains(&stopped)));
     let stable = status.stable_revision.as_deref();
     let others: Vec<&&str> = known.iter().filter(|name| Some(**name) != stable).collect();
-    let latest = others.iter().rev().copied();
+    let mut latest = others.iter().rev().copied();
     let default = holds
         .and_then(|holds| others.iter().copied().find(|name| **name == holds))
-        .or_else(|| latest.clone().find(|name| applies(name)))
-        .or(others.last().copied());
+        .or_else(|| latest.find(|name| applies(name)));
     match (default, named) {
         (_, Some(named)) if known.contains(&named) => Ok(named),
         (Some(last), None) => Ok(last),
@@ -205,6 +206,24 @@ fn retry<'a>(
                 known.join(", ")
             ),
             about.command("retry", &format!("--revision {last}")),
+        ),
+        (None, None) if !others.is_empty() => refusal(
+            format!(
+                "what was refused of {name} is no longer what it asks for ({}): {}",
+                known.join(", "),
+                now(status)
+            ),
+            format!(
+                "with its content in the plan again, name it with --revision: {}",
+                about.history()
+            ),
+        ),
+        (None, Some(named)) if !known.is_empty() => refusal(
+            format!(
+                "{name} has not refused {named}; refused or failed are: {}",
+                known.join(", ")
+            ),
+            about.history(),
         ),
         (None, _) if !known.is_empty() => refusal(
             format!(

@@ -71,6 +71,18 @@ fn a_retry_is_about_content_that_the_plan_still_asks_for() {
         .assert_eq(&sent(Verb::Retry, &plan, None));
 }
 
+#[test]
+fn what_has_left_the_plan_is_not_tried_again_by_itself() {
+    let gone = with(|plan| {
+        rolled_back(plan);
+        plan["status"]["refused"][0]["spec"] = json!("of another time");
+    });
+    expect!["what was refused of shop is no longer what it asks for (shop-cccc): it is Stable on shop-bbbb | with its content in the plan again, name it with --revision: belay history shop -n s"]
+        .assert_eq(&sent(Verb::Retry, &gone, None));
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-cccc"]
+        .assert_eq(&sent(Verb::Retry, &gone, Some("shop-cccc")));
+}
+
 /// What is stable is live: its release is nothing to try again.
 #[test]
 fn a_retry_beside_an_undo_is_of_what_the_plan_asks_for_and_not_of_what_is_live() {
