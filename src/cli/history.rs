@@ -5,6 +5,8 @@
 //! of records of older versions, that is told from the revisions, as long as they
 //! are kept and may be read. Without the right to read them the rest is shown.
 
+mod stopped;
+
 use std::collections::HashMap;
 
 use anstyle::Style;
@@ -196,7 +198,7 @@ fn history(plan: &StoredPlan, revisions: &HashMap<(String, String), RevisionData
         ended_at: Some(record.ended_at.clone()),
         result: Some(record.result),
         unproven: record.unproven,
-        message: record.message.clone(),
+        message: stopped::message(status, record),
     });
     let mut befores = status.history.iter().filter_map(|r| r.from.clone());
     let released = |name: &String| {
