@@ -21,6 +21,17 @@ use crate::{
 
 /// Seconds within which an event and an entry of the status are the same.
 const SAME: i64 = 5;
+/// Reasons and results of a plan that follow from what its pods do.
+const ENDS: [&str; 8] = [
+    "Released",
+    "Succeeded",
+    "RollbackStarted",
+    "RolledBack",
+    "ReleaseFailed",
+    "Frozen",
+    "RollbackStalled",
+    "BaselineTaken",
+];
 /// Characters of a pod's name that are its own, as the API server makes them.
 const RANDOM: usize = 5;
 /// Longest part of a pod's name that comes from its ReplicaSet.
@@ -175,11 +186,26 @@ fn happened(plan: &StoredPlan, events: &[Event]) -> Happened {
             entries.push(entry);
         }
     }
-    entries.sort_by_key(|entry| entry.at.0);
+    // Events tell whole seconds: what a plan did comes before what came of it.
+    entries.sort_by_key(|entry| (entry.at.0.as_second(), entry.depth(), entry.at.0));
     Happened {
         namespace,
         name,
         events: entries,
+    }
+}
+
+impl Entry {
+    /// How far down the object is in what makes what. How a release ended is known
+    /// once all below is.
+    fn depth(&self) -> u8 {
+        match self.object.split('/').next() {
+            Some("releaseplan") if ENDS.contains(&self.reason.as_str()) => 4,
+            Some("releaseplan") => 0,
+            Some("deployment") => 1,
+            Some("replicaset") => 2,
+            _ => 3,
+        }
     }
 }
 
@@ -295,8 +321,10 @@ fn write(streams: &mut Streams<'_>, one: &Happened, now: Timestamp) -> Result<()
             1 => String::new(),
             count => format!(" (x{count})"),
         };
+        // As they are put in order.
+        let at = Timestamp::from_second(entry.at.0.as_second()).unwrap_or(entry.at.0);
         table.row([
-            age(entry.at.0, now).into(),
+            age(at, now).into(),
             entry.object.clone().into(),
             Cell::new(style, type_),
             entry.reason.clone().into(),
@@ -386,6 +414,39 @@ mod tests {
         assert!(document.starts_with(
             r#"{"apiVersion":"cli.belay.dev/v1","kind":"Events","namespace":"s","name":"shop","events":[{"at":"2026-03-01T09:00:00Z","source":"Decision","object":"releaseplan/shop","reason":"BaselineTaken","message":"long ago"}"#
         ), "{document}");
+    }
+
+    #[test]
+    fn of_one_second_what_a_plan_did_comes_before_what_came_of_it() {
+        let at = "2026-03-01T11:49:00Z";
+        let events = [
+            event(at, "ReleasePlan", "shop", "RolledBack", "all is back"),
+            event(at, "Pod", "web-5d4f8c-x2x4z", "Scheduled", "to a node"),
+            event(at, "ReplicaSet", "web-5d4f8c", "SuccessfulCreate", "made"),
+            event(at, "Deployment", "web", "ScalingReplicaSet", "scaled"),
+            event(
+                "2026-03-01T11:48:59Z",
+                "Pod",
+                "web-77aa-x2x4z",
+                "Killing",
+                "old",
+            ),
+            event(at, "ReleasePlan", "shop", "ReleaseStarted", "3 begins"),
+        ];
+        let plan = with(|plan| plan["status"]["history"] = json!([]));
+        let happened = happened(&plan, &events);
+        let reasons: Vec<&str> = happened.events.iter().map(|e| e.reason.as_str()).collect();
+        assert_eq!(
+            reasons,
+            [
+                "Killing",
+                "ReleaseStarted",
+                "ScalingReplicaSet",
+                "SuccessfulCreate",
+                "Scheduled",
+                "RolledBack"
+            ]
+        );
     }
 
     /// Events live for an hour, and a failure does not get better after that.

@@ -5,6 +5,8 @@
 //! of records of older versions, that is told from the revisions, as long as they
 //! are kept and may be read. Without the right to read them the rest is shown.
 
+mod stopped;
+
 use std::collections::HashMap;
 
 use anstyle::Style;
@@ -50,6 +52,9 @@ struct History {
     stable_revision: Option<String>,
     /// Newest first.
     releases: Vec<Release>,
+    /// What was live before the first release that is recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    baseline: Option<String>,
 }
 
 /// A release.
@@ -193,8 +198,14 @@ fn history(plan: &StoredPlan, revisions: &HashMap<(String, String), RevisionData
         ended_at: Some(record.ended_at.clone()),
         result: Some(record.result),
         unproven: record.unproven,
-        message: record.message.clone(),
+        message: stopped::message(status, record),
     });
+    let mut befores = status.history.iter().filter_map(|r| r.from.clone());
+    let released = |name: &String| {
+        let mut all = status.history.iter();
+        all.any(|record| record.revision.as_ref() == Some(name))
+    };
+    let baseline = befores.next().filter(|name| !released(name));
     // A release that a person left in the middle is in the history already.
     let last = status.history.last().map(|record| record.number);
     let going = status.release.iter();
@@ -224,6 +235,7 @@ fn history(plan: &StoredPlan, revisions: &HashMap<(String, String), RevisionData
         name: plan.metadata.name.clone().unwrap_or_default(),
         stable_revision: status.stable_revision.clone(),
         releases: going.chain(ended).collect(),
+        baseline,
     }
 }
 
@@ -278,6 +290,20 @@ fn write(streams: &mut Streams<'_>, history: &History, now: Timestamp) -> Result
             age(release.started_at.0, ended).into(),
             release.requested_by.clone().unwrap_or_else(none).into(),
             told(release).into(),
+        ]);
+    }
+    if let Some(baseline) = &history.baseline {
+        let is_stable = history.stable_revision.as_ref() == Some(baseline);
+        let mark = if is_stable { "*" } else { "" };
+        table.row([
+            "-".into(),
+            format!("{baseline}{mark}").into(),
+            "Baseline".into(),
+            Cell::new(Style::new(), "-"),
+            "-".into(),
+            "-".into(),
+            "-".into(),
+            "live before the releases above".into(),
         ]);
     }
     table.print(streams)?;
@@ -385,9 +411,10 @@ mod tests {
         let history = history(&with(rolled_back), &revisions());
         let text = printed(None, |streams| write(streams, &history, noon()).unwrap());
         expect![[r#"
-            RELEASE   REVISION     KIND      RESULT       AGE   TOOK    WHO    CHANGED
-            2         shop-cccc    Content   RolledBack   11m   60s     joe    cart: containers[app].image: cart:2 → cart:3, containers[app].env[TOKEN].value: changed; web: containers[app].image: web:1 → web:2, containers[app].env[TOKEN].value: changed
-            1         shop-bbbb*   Content   Succeeded    60m   2m30s   jane   cart: containers[app].image: cart:1 → cart:2, containers[app].env[TOKEN].value: changed
+            RELEASE   REVISION     KIND       RESULT       AGE   TOOK    WHO    CHANGED
+            2         shop-cccc    Content    RolledBack   11m   60s     joe    cart: containers[app].image: cart:2 → cart:3, containers[app].env[TOKEN].value: changed; web: containers[app].image: web:1 → web:2, containers[app].env[TOKEN].value: changed
+            1         shop-bbbb*   Content    Succeeded    60m   2m30s   jane   cart: containers[app].image: cart:1 → cart:2, containers[app].env[TOKEN].value: changed
+            -         shop-aaaa    Baseline   -            -     -       -      live before the releases above
             * shop-bbbb is stable: a rollback returns to it
             release 2: ContainerRestarts of component web: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
         "#]].assert_eq(&text);
@@ -418,9 +445,10 @@ mod tests {
         let history = history(&with(rolled_back), &HashMap::new());
         let text = printed(None, |streams| write(streams, &history, noon()).unwrap());
         expect![[r#"
-            RELEASE   REVISION     KIND      RESULT       AGE   TOOK    WHO    CHANGED
-            2         shop-cccc    Content   RolledBack   11m   60s     joe    ?
-            1         shop-bbbb*   Content   Succeeded    60m   2m30s   jane   ?
+            RELEASE   REVISION     KIND       RESULT       AGE   TOOK    WHO    CHANGED
+            2         shop-cccc    Content    RolledBack   11m   60s     joe    ?
+            1         shop-bbbb*   Content    Succeeded    60m   2m30s   jane   ?
+            -         shop-aaaa    Baseline   -            -     -       -      live before the releases above
             * shop-bbbb is stable: a rollback returns to it
             release 2: ContainerRestarts of component web: deployment web: pod web-1 container app restarted 3 times (spec.failFast.restarts is 3)
         "#]].assert_eq(&text);
@@ -441,12 +469,13 @@ mod tests {
             write(streams, &history, noon()).unwrap()
         });
         expect![[r#"
-            RELEASE   REVISION     KIND      RESULT      AGE   TOOK    WHO    CHANGED
-            2         shop-cccc    Content   under way   60s   60s     -
+            RELEASE   REVISION     KIND       RESULT      AGE   TOOK    WHO    CHANGED
+            2         shop-cccc    Content    under way   60s   60s     -
                 cart: containers[app].image: cart:2 → cart:3, containers[app].env[TOKEN].value: changed; web:
                 containers[app].image: web:1 → web:2, containers[app].env[TOKEN].value: changed
-            1         shop-bbbb*   Content   Succeeded   60m   2m30s   jane
+            1         shop-bbbb*   Content    Succeeded   60m   2m30s   jane
                 cart: containers[app].image: cart:1 → cart:2, containers[app].env[TOKEN].value: changed
+            -         shop-aaaa    Baseline   -           -     -       -      live before the releases above
             * shop-bbbb is stable: a rollback returns to it
         "#]].assert_eq(&text);
     }
@@ -557,7 +586,8 @@ mod tests {
                   "endedAt": "2026-03-01T11:02:30Z",
                   "result": "Succeeded"
                 }
-              ]
+              ],
+              "baseline": "shop-aaaa"
             }"#]].assert_eq(&text);
     }
 }

@@ -1,7 +1,7 @@
 //! Orders by command: with no rights but on plans, and only where they mean
 //! something.
 
-use belay::api::{ABORT, Phase, Reason};
+use belay::api::{ABORT, Phase, Reason, Stage};
 use belay_testenv::AuditFilter;
 
 use crate::{
@@ -65,6 +65,76 @@ async fn a_user_who_may_only_patch_plans_can_give_every_order() {
         "{said:#?}"
     );
     assert!(said.stderr.contains("hint: "), "{said:#?}");
+}
+
+/// The second must not bring back what the first took away.
+#[tokio::test]
+async fn two_undos_in_a_row_go_two_revisions_back() {
+    let scene = Scene::new("cli-orders-undo-twice").await;
+    released(&scene).await;
+    let status = scene.ready("shop").await;
+    let (second, first) = (
+        status.stable_revision.unwrap(),
+        status.history[0].from.clone().unwrap(),
+    );
+    scene
+        .apply(&plan("shop", &[("cart", "shop/cart:3")], ""))
+        .await;
+    let third = scene.ready("shop").await.stable_revision.unwrap();
+
+    let said = belay(&scene, &["undo", "shop"]).await.exits(0);
+    assert!(
+        said.stdout.contains(&format!("undo to {second}")),
+        "{said:#?}"
+    );
+    belay(&scene, &["wait", "shop", "--for", "undone"])
+        .await
+        .exits(0);
+    assert_eq!(scene.image("cart").await, "shop/cart:2");
+
+    let said = belay(&scene, &["undo", "shop"]).await.exits(0);
+    for words in [
+        format!("undo to {first} asked for"),
+        format!("{third} is passed over: {second} was asked for by admin in its place"),
+    ] {
+        assert!(said.stdout.contains(&words), "{said:#?}");
+    }
+    belay(&scene, &["wait", "shop", "--for", "undone"])
+        .await
+        .exits(0);
+    assert_eq!(scene.image("cart").await, "shop/cart:1");
+
+    // There is nothing before that, whatever the name of what is live now.
+    let said = belay(&scene, &["undo", "shop"]).await.exits(2);
+    assert!(said.stderr.contains("no earlier revision"), "{said:#?}");
+    let said = belay(&scene, &["undo", "shop", "--to", &first])
+        .await
+        .exits(2);
+    assert!(said.stderr.contains("already"), "{said:#?}");
+}
+
+/// For a second or so it has no name that could be given.
+#[tokio::test]
+async fn an_abort_right_after_an_edit_in_mid_release_waits_for_what_it_is_to_end() {
+    let scene = Scene::new("cli-orders-nameless").await;
+    released(&scene).await;
+    let edit = async |image: &str| scene.apply(&plan("shop", &[("cart", image)], "")).await;
+    edit("shop/cart:3-unready").await;
+    scene
+        .plan_until("shop", "has a target", |s| s.target_revision.is_some())
+        .await;
+    edit("shop/cart:4-unready").await;
+    scene
+        .plan_until("shop", "is prepared", |s| {
+            let release = s.release.as_ref();
+            release.is_some_and(|r| r.stage == Stage::Settle && !r.applied.is_empty())
+        })
+        .await;
+    belay(&scene, &["abort", "shop"]).await.exits(0);
+    belay(&scene, &["wait", "shop", "--for", "rolledback"])
+        .await
+        .exits(0);
+    assert_eq!(scene.image("cart").await, "shop/cart:2");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use belay::api::Reason;
 use belay_testenv::{Cluster, ClusterOptions, Operator, workspace_root};
 use serde_json::Value;
 
@@ -255,6 +256,24 @@ async fn check_names_what_is_missing_before_and_after_an_installation() {
     scene.ready("web").await;
     let said = belay(&scene, &["status", "web"]).await.exits(0);
     assert!(said.stdout.starts_with("✓ web"), "{said:?}");
+    let maps = ["create", "configmap", "site", "--from-literal=text=old"];
+    scene.kubectl(&maps).await;
+    scene.deployment("site", "shop/site:1", 1).await;
+    let site = crate::support::following("site", &["site"], "    configMaps: [site]\n");
+    scene.apply(&site).await;
+    scene.ready("site").await;
+    scene.deployment("cold", "shop/cold:1", 1).await;
+    scene
+        .apply(&crate::support::following(
+            "cold",
+            &["cold"],
+            "  onFailure: Freeze\n",
+        ))
+        .await;
+    scene.ready("cold").await;
+    let image = ["set", "image", "deploy/cold", "app=shop/cold:2-pullerror"];
+    scene.kubectl(&image).await;
+    scene.because("cold", Reason::Frozen).await;
     {
         let kill = move || operator.kill().unwrap();
         tokio::task::spawn_blocking(kill).await.unwrap();
@@ -278,6 +297,12 @@ async fn check_names_what_is_missing_before_and_after_an_installation() {
     scene
         .kubectl(&["set", "image", "deploy/web", "app=shop/web:2-crash"])
         .await;
+    let image = ["set", "image", "deploy/cold", "app=shop/cold:3"];
+    scene.kubectl(&image).await;
+    let patch = r#"{"data":{"text":"new"}}"#;
+    scene
+        .kubectl(&["patch", "configmap", "site", "-p", patch])
+        .await;
     let wait = ["wait", "deploy/web", "--timeout", "11s"];
     let said = belay(&scene, &wait).await.exits(124);
     assert!(
@@ -285,6 +310,21 @@ async fn check_names_what_is_missing_before_and_after_an_installation() {
             .contains("is the operator running? belay check -n doctor"),
         "{said:?}"
     );
+    // What it says at rest, or where it stopped, is about what was live before.
+    for (target, what) in [
+        ("site", "configmap site"),
+        ("deploy/site", "configmap site"),
+        ("cold", "deployment cold"),
+        ("deploy/cold", "deployment cold"),
+    ] {
+        for timeout in ["0", "1s"] {
+            let wait = ["wait", target, "--timeout", timeout];
+            let said = belay(&scene, &wait).await.exits(124);
+            assert!(said.last().contains(" reason=Unseen "), "{said:?}");
+            let words = format!("nobody has looked at {what} as it is now, edited ");
+            assert!(said.stderr.contains(&words), "{said:?}");
+        }
+    }
     let said = belay(&scene, &["status", "web"]).await.exits(0);
     let top = "✗ web  Nobody has looked at the pod template of deployment/web as it is now";
     assert!(said.stdout.starts_with(top), "{said:?}");

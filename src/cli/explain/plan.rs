@@ -153,8 +153,7 @@ fn refused(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Refused> {
         component: refused.component.clone(),
         message: refused.message.clone(),
         at: refused.at.clone(),
-        current: last.is_some_and(|last| last.revision == refused.revision)
-            || plan.is_some_and(|plan| refused.spec.as_deref() == Some(plan.content())),
+        current: last.is_some_and(|last| last.revision == refused.revision),
     })
     .collect()
 }

@@ -15,6 +15,10 @@ use crate::cli::status::{
 
 /// Where what stands below a heading begins.
 const INDENT: usize = 2;
+/// What operators put before a message that its reason says, too.
+const SAID: [&str; 2] = ["rolled back: ", "undone: "];
+/// Columns for the names of components, at least and at most.
+const NAMES: (usize, usize) = (12, 34);
 /// Pods in trouble that are shown.
 const PODS: usize = 5;
 
@@ -54,12 +58,13 @@ impl Page {
     /// A label and what stands behind it.
     fn row(&mut self, label: &str, column: usize, text: &str) {
         let column = INDENT + column;
-        let line = Line::default()
-            .to(INDENT)
-            .and(Tone::Faint, label)
-            .to(column);
-        let line = line.and(Tone::Plain, text);
         let indent = Line::default().to(column);
+        let mut line = Line::default().to(INDENT).and(Tone::Faint, label);
+        if !label.is_empty() && line.width() >= column {
+            self.lines.push(line.cut(self.layout.width));
+            line = Line::default();
+        }
+        let line = line.to(column).and(Tone::Plain, text);
         self.lines
             .extend(line.wrap(self.layout.width, &indent, usize::MAX));
     }
@@ -75,7 +80,14 @@ impl Page {
         self.heading("Why");
         if !verdict.message.is_empty() {
             let message = once(&verdict.message, &verdict.ways);
-            let text = format!("{}: {message}", verdict.reason);
+            // The message may begin with its reason.
+            let said = SAID.iter().find_map(|said| message.strip_prefix(said));
+            let end = if message.contains("kubectl ") || message.ends_with(['.', ':', ';']) {
+                ""
+            } else {
+                "."
+            };
+            let text = format!("{}: {}{end}", verdict.reason, said.unwrap_or(&message));
             self.text(&text);
         }
         if let Some(cause) = &verdict.cause
@@ -124,8 +136,10 @@ impl Page {
         if !plan.measures.is_empty() || !pods.is_empty() {
             self.heading("What is seen");
         }
+        let names = plan.measures.iter().map(|m| width(&m.component) + 2);
+        let column = names.max().unwrap_or_default().clamp(NAMES.0, NAMES.1);
         for measure in &plan.measures {
-            self.row(&measure.component, 12, &measured(measure, now));
+            self.row(&measure.component, column, &measured(measure, now));
         }
         for text in pods.iter().take(PODS) {
             self.text(&format!("✗ {text}"));

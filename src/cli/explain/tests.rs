@@ -97,6 +97,38 @@ fn what_was_done_to_followed_workloads_is_held_as_content_is() {
     assert!(!current);
 }
 
+/// What an undo took away is not what the plan asks for.
+#[test]
+fn of_refused_content_one_is_what_the_plan_asks_for() {
+    let explanation = explained(&fixtures::rolled_back(), |stored| {
+        let refused = &mut stored.status.as_mut().unwrap().refused;
+        let mut undone = refused[0].clone();
+        undone.revision = fixtures::STABLE.to_owned();
+        undone.cause = crate::api::Cause::Undone;
+        refused.push(undone);
+    });
+    let marked: Vec<bool> = explanation
+        .plan
+        .unwrap()
+        .refused
+        .iter()
+        .map(|refused| refused.current)
+        .collect();
+    assert_eq!(marked.iter().filter(|current| **current).count(), 1);
+}
+
+#[test]
+fn a_long_name_does_not_run_into_what_is_said_of_it() {
+    for length in [27, 40] {
+        let name = "x".repeat(length);
+        let mut explanation = explained(&fixtures::promoting(), |_| {});
+        explanation.plan.as_mut().unwrap().measures[0].component = name.clone();
+        let text = shown(&explanation, 80);
+        let said = |between: &str| text.contains(&format!("  {name}{between}"));
+        assert!(said("  0 of 2 pods were") || said("\n"), "{text}");
+    }
+}
+
 /// The operator notes the digest of the spec, whatever its ConfigMaps hold.
 #[test]
 fn released_content_with_configuration_is_judged() {

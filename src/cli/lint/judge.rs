@@ -144,7 +144,19 @@ impl Judge {
         }
         let kind = root.get("kind").and_then(Node::text).unwrap_or_default();
         let version = root.get("apiVersion").and_then(Node::text);
-        let items = root.get("items").and_then(Node::elements);
+        let list = root.get("items");
+        if kind == "List"
+            && version == Some("v1")
+            && let Some(list) = list.filter(|list| list.value == Tree::Null)
+        {
+            // kubectl takes no list without its elements.
+            judged.faults.push(unread(Unread {
+                span: list.span.clone(),
+                message: "a List needs its items, be it an empty list".to_owned(),
+            }));
+            return;
+        }
+        let items = list.and_then(Node::elements);
         if let Some(items) = items
             && kind.ends_with("List")
             && lists < MAX_LISTS

@@ -57,31 +57,23 @@ pub(super) fn judge(metadata: &Value) -> Vec<Violation> {
         let text = metadata.get(name).and_then(Value::as_str);
         text.filter(|text| !text.is_empty())
     };
-    match (text("name"), text("generateName")) {
-        (None, None) => fault(
+    match text("name") {
+        None => fault(
             "metadata.name".to_owned(),
             ViolationKind::Required,
-            "a plan needs a name, or a generateName".to_owned(),
+            match text("generateName") {
+                Some(_) => "kubectl apply takes no generateName; give the plan a name",
+                None => "a plan needs a name",
+            }
+            .to_owned(),
         ),
-        (Some(name), _) => {
+        Some(name) => {
             if !is_subdomain(name) {
                 fault(
                     "metadata.name".to_owned(),
                     ViolationKind::Invalid,
                     format!(
                         "{name:?} must consist of lower case letters, digits, '-' and '.', begin and end with a letter or digit, and have at most {MAX_NAME} characters"
-                    ),
-                );
-            }
-        }
-        // What is appended makes an end of its own.
-        (None, Some(prefix)) => {
-            if !is_subdomain(&format!("{prefix}a")) {
-                fault(
-                    "metadata.generateName".to_owned(),
-                    ViolationKind::Invalid,
-                    format!(
-                        "{prefix:?} must consist of lower case letters, digits, '-' and '.', and begin with a letter or digit"
                     ),
                 );
             }
@@ -211,7 +203,7 @@ mod tests {
             "annotations": {"Belay.dev/Abort": "any text"}
         });
         assert_eq!(paths(good), [""; 0]);
-        assert_eq!(paths(json!({"generateName": "shop-"})), [""; 0]);
+        assert_eq!(paths(json!({"generateName": "shop-"})), ["metadata.name"]);
         let bad = json!({
             "name": "Shop", "namespace": "a.b",
             "labels": {"-a": "b", "b": "-b", "a/b/c": "d"},
@@ -229,10 +221,6 @@ mod tests {
             ]
         );
         assert_eq!(paths(json!({})), ["metadata.name"]);
-        assert_eq!(
-            paths(json!({"generateName": "-"})),
-            ["metadata.generateName"]
-        );
         let large = json!({"name": "a", "annotations": {"a": "x".repeat(MAX_ANNOTATIONS)}});
         assert_eq!(paths(large), ["metadata.annotations"]);
     }

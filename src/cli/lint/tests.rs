@@ -240,6 +240,40 @@ fn of_json_one_object_may_follow_another() {
     assert!(!faults(&text).is_empty());
 }
 
+/// What `kubectl apply` takes, and what it does not.
+#[test]
+fn documents_are_told_apart_as_kubectl_does() {
+    let plan = "apiVersion: belay.dev/v1alpha1\nkind: ReleasePlan\nmetadata: {name: a}\nspec: {components: [{workload: {kind: Deployment, name: a}}]}\n";
+    let bad = plan.replace("spec: {", "spec: {bakeTme: 1s, ");
+    for between in ["---\n\u{feff}", "--- # next\n", "---\t\r\n", "---\n---\n"] {
+        let text = format!("\u{feff}{plan}{between}{plan}");
+        let said = lint(&["-".into()], &mut text.as_bytes());
+        assert_eq!((said.plans, said.faults.len()), (2, 0), "{text:?}");
+        let found = faults(&format!("{plan}{between}{bad}"));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains(":8 spec.bakeTme"), "{found:?}");
+    }
+    let behind = ": kubectl takes nothing but a comment behind --- on its line";
+    let found = faults(&format!("{plan}--- {{apiVersion: v1, kind: Service}}\n"));
+    assert_eq!(found, [format!("5:5 {behind}")]);
+    let found = faults(&format!("{plan}---x: y\n"));
+    assert_eq!(found, [format!("5:4 {behind}")]);
+    let found = faults(&plan.replace("name: a}\nspec", "generateName: a-}\nspec"));
+    assert_eq!(
+        found,
+        [
+            "3:11 metadata.name: Required value: kubectl apply takes no generateName; give the plan a name"
+        ]
+    );
+    let found = faults("apiVersion: v1\nkind: List\nitems:\n");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].ends_with("a List needs its items, be it an empty list"),
+        "{found:?}"
+    );
+    assert_eq!(faults("apiVersion: v1\nkind: List\nitems: []\n"), [""; 0]);
+}
+
 #[test]
 fn a_kind_or_version_that_is_not_served_is_a_fault() {
     assert_eq!(

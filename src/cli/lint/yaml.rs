@@ -15,6 +15,8 @@ use super::scalar;
 /// Deepest nesting that the webhook reads: the parser of its reviews stops at
 /// 128, and the review itself takes two.
 const MAX_DEPTH: usize = 125;
+/// What some editors put before a text.
+const MARK: char = '\u{feff}';
 /// Most values in a file with all aliases written out.
 const MAX_NODES: usize = 1_000_000;
 
@@ -115,54 +117,90 @@ impl Node {
 pub(super) fn documents(text: &str) -> Vec<Result<Document, Unread>> {
     let mut read = Vec::new();
     let mut nodes = 0;
-    for chunk in chunks(text)
-        .into_iter()
-        .flat_map(|chunk| values(text, chunk))
+    for Chunk {
+        range,
+        marked,
+        behind,
+    } in chunks(text)
     {
-        let source = text.get(chunk.clone()).unwrap_or_default();
-        // JSON may be indented by tabs, YAML may not. A space is as long.
-        let spaced = source
-            .trim_start()
-            .starts_with(['{', '['])
-            .then(|| tabs_to_spaces(source));
-        let mut builder = Builder {
-            base: chunk.start,
-            end: text.len(),
-            nodes: &mut nodes,
-            anchors: BTreeMap::new(),
-            twice: Vec::new(),
-        };
-        builder.read(spaced.as_deref().unwrap_or(source), &mut read);
+        read.extend(behind.map(|span| {
+            Err(Unread {
+                span,
+                message: "kubectl takes nothing but a comment behind --- on its line".to_owned(),
+            })
+        }));
+        for chunk in values(text, range, marked) {
+            let source = text.get(chunk.clone()).unwrap_or_default();
+            // JSON may be indented by tabs, YAML may not. A space is as long.
+            let spaced = (!marked && source.trim_start().starts_with(['{', '[']))
+                .then(|| tabs_to_spaces(source));
+            let mut builder = Builder {
+                base: chunk.start,
+                end: text.len(),
+                nodes: &mut nodes,
+                anchors: BTreeMap::new(),
+                twice: Vec::new(),
+            };
+            builder.read(spaced.as_deref().unwrap_or(source), &mut read);
+        }
     }
     read
 }
 
+/// A part of a file between two lines that begin with `---`.
+struct Chunk {
+    range: Range<usize>,
+    /// Whether such a line stands before it.
+    marked: bool,
+    /// What stands behind the `---` on that line, where nothing may.
+    behind: Option<Range<usize>>,
+}
+
 /// The documents of a file as kubectl splits it: at lines that begin with
-/// `---`, before anything is parsed.
-fn chunks(text: &str) -> Vec<Range<usize>> {
-    let mut chunks = Vec::new();
-    let (mut start, mut at) = (0, 0);
-    for line in text.split_inclusive('\n') {
-        let marks = line
-            .strip_prefix("---")
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']));
-        if marks && at > start {
-            chunks.push(start..at);
-            start = at;
+/// `---`, before anything is parsed. A byte order mark may begin each, as files that
+/// were put together have it.
+fn chunks(text: &str) -> Vec<Chunk> {
+    let mut chunks: Vec<Chunk> = Vec::new();
+    let begin = |start: usize, marked, behind| {
+        let rest = text.get(start..).unwrap_or_default();
+        let start = text.len() - rest.strip_prefix(MARK).unwrap_or(rest).len();
+        Chunk {
+            range: start..text.len(),
+            marked,
+            behind,
         }
-        at += line.len();
+    };
+    let mut last = begin(0, false, None);
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let end = at + line.len();
+        if let Some(rest) = line.strip_prefix("---") {
+            if last.marked || at > last.range.start {
+                last.range.end = at.max(last.range.start);
+                chunks.push(last);
+            }
+            let wrong = rest.trim();
+            let wrong = (!wrong.is_empty() && !wrong.starts_with('#')).then(|| {
+                let start = end - rest.trim_start().len();
+                start..start + wrong.len()
+            });
+            // What stands there is still looked at.
+            let start = wrong.as_ref().map_or(end, |wrong| wrong.start);
+            last = begin(start, true, wrong);
+        }
+        at = end;
     }
-    chunks.push(start..text.len());
+    chunks.push(last);
     chunks
 }
 
 /// What kubectl takes for a document each: of a file that begins with JSON, one
 /// value after the other, and what is no JSON as YAML again.
-fn values(text: &str, chunk: Range<usize>) -> Vec<Range<usize>> {
+fn values(text: &str, chunk: Range<usize>, marked: bool) -> Vec<Range<usize>> {
     let source = text.get(chunk.clone()).unwrap_or_default();
     let mut start = chunk.start;
     let mut values = Vec::new();
-    if source.trim_start().starts_with('{') {
+    if !marked && source.trim_start().starts_with('{') {
         let mut stream = serde_json::Deserializer::from_str(source).into_iter::<IgnoredAny>();
         while let Some(Ok(_)) = stream.next() {
             let end = chunk.start + stream.byte_offset();

@@ -4,10 +4,13 @@
 //! `get` and `patch` on releaseplans. What would hit nothing is refused here
 //! with what is so now; the webhook, which sees it last, has the last word.
 
+mod before;
 pub(super) mod order;
 
 #[cfg(test)]
 mod tests;
+
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use kube::{
@@ -15,6 +18,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use serde::Serialize;
+use tokio::time::Instant;
 
 use self::order::{Order, Verb};
 use super::{
@@ -22,6 +26,11 @@ use super::{
     status::Caller, styled,
 };
 use crate::api::StoredPlan;
+
+/// Longest time that is given to a plan that is about to get on.
+const SOON: Duration = Duration::from_secs(6);
+/// Time between two looks at it.
+const AGAIN: Duration = Duration::from_millis(300);
 
 /// How far an order goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -62,8 +71,8 @@ pub struct AbortArgs {
 /// Arguments of `undo`.
 #[derive(Args, Clone, Debug)]
 pub struct UndoArgs {
-    /// The revision to go to [default: the one before the stable one; during a
-    /// release, the stable one].
+    /// The revision to go to [default: the one before the stable one, without those
+    /// that were undone; during a release, the stable one].
     #[arg(long, value_name = "REVISION", value_parser = crate::cli::names::object)]
     #[arg(add = super::completion::undoable_revisions())]
     to: Option<String>,
@@ -91,6 +100,9 @@ struct Given {
     order: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<String>,
+    /// What is to be said of the choice of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     /// Whether anything was sent.
     changed: bool,
     dry_run: bool,
@@ -160,23 +172,37 @@ async fn give(
     let mut session = call.connect().await?;
     // A pause is a matter of the spec alone.
     session.unreadable = matches!(verb, Verb::Pause | Verb::Resume);
-    let plan = session.plan(&args.plan).await?;
+    let mut plan = session.plan(&args.plan).await?;
     let name = plan.metadata.name.clone().unwrap_or_default();
     let namespace = plan.metadata.namespace.clone().unwrap_or_default();
     let word = format!("{verb:?}").to_lowercase();
     let caller = Caller::of(call);
-    if plan.is_deleting() {
-        let (message, hint) = deleting(verb, &plan, &caller);
-        return Err(CliError::refused(message, hint));
-    }
-    let order = verb
-        .order(&plan, revision, &caller)
-        .map_err(|refusal| CliError::refused(refusal.message, refusal.hint))?;
+    let end = Instant::now() + SOON;
+    let order = loop {
+        if plan.is_deleting() {
+            let (message, hint) = deleting(verb, &plan, &caller);
+            return Err(CliError::refused(message, hint));
+        }
+        match verb.order(&plan, revision, &caller) {
+            Ok(order) => break order,
+            Err(refusal) if refusal.soon && Instant::now() < end => {
+                tokio::time::sleep(AGAIN).await;
+                plan = session.plan(&args.plan).await?;
+            }
+            Err(refusal) => return Err(CliError::refused(refusal.message, refusal.hint)),
+        }
+    };
     if args.show_patch {
         let flags = call.access.kubectl_flags(&namespace);
         let line = order.kubectl(&name, &flags);
         let line = line.unwrap_or_else(|| "# nothing to do".to_owned());
         writeln!(call.streams.out, "{line}")?;
+        if let Order::Annotation {
+            note: Some(note), ..
+        } = &order
+        {
+            writeln!(call.streams.err, "# {}", clean(note))?;
+        }
         return Ok(Exit::Done);
     }
     let dry_run = args.dry_run.is_some();
@@ -185,6 +211,7 @@ async fn give(
         name: name.clone(),
         order: word.clone(),
         revision: None,
+        note: None,
         changed: true,
         dry_run,
     };
@@ -193,9 +220,13 @@ async fn give(
             given.changed = false;
             text.clone()
         }
-        Order::Annotation { revision, .. } => {
+        Order::Annotation { revision, note, .. } => {
             given.revision = Some(revision.clone());
-            format!("{word} of {revision} asked for")
+            given.note.clone_from(note);
+            let of = if verb == Verb::Undo { "to" } else { "of" };
+            let note = note.as_ref();
+            let note = note.map_or_else(String::new, |note| format!("; {note}"));
+            format!("{word} {of} {revision} asked for{note}")
         }
         Order::Paused(true) => "paused".to_owned(),
         Order::Paused(false) => "resumed".to_owned(),

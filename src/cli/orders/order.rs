@@ -5,13 +5,17 @@
 
 use serde_json::{Value, json};
 
+use super::before::{Before, before, is_live};
 use crate::{
-    api::{
-        ABORT, ConditionType, Phase, RETRY, ReleasePlanStatus, ReleaseResult, Stage, StoredPlan,
-        UNDO,
+    api::{ABORT, ConditionType, Phase, RETRY, ReleasePlanStatus, Stage, StoredPlan, UNDO},
+    cli::{
+        access::quoted,
+        status::{Caller, verdict::held},
     },
-    cli::{access::quoted, status::Caller},
-    plan::{Plan, abortable, as_seen, brought_content, is_lost, retryable, undoable},
+    plan::{
+        Plan, abortable, as_seen, current, failed, is_gone_from_plan, is_lost, retryable, unbegun,
+        undoable,
+    },
 };
 
 /// What is asked of a plan.
@@ -38,6 +42,8 @@ pub(super) enum Order {
         name: &'static str,
         /// The revision.
         revision: String,
+        /// What to say of the choice of it.
+        note: Option<String>,
     },
     /// `spec.paused`.
     Paused(bool),
@@ -52,12 +58,15 @@ pub(super) struct Refusal {
     pub(super) message: String,
     /// What can be done.
     pub(super) hint: String,
+    /// Whether the plan is about to get on, so that it means something then.
+    pub(super) soon: bool,
 }
 
 fn refusal<T>(message: String, hint: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal {
         message,
         hint: hint.into(),
+        soon: false,
     })
 }
 
@@ -96,7 +105,7 @@ impl Verb {
         let status = plan.status.as_ref().unwrap_or(&empty);
         match self {
             Self::Abort => abort(about, status, named).map(|r| annotation(ABORT, r)),
-            Self::Undo => undo(about, status, named).map(|r| annotation(UNDO, r)),
+            Self::Undo => undo(about, status, named),
             Self::Retry => retry(about, plan, status, named).map(|r| annotation(RETRY, r)),
             Self::Pause => Ok(paused(name, plan, true)),
             Self::Resume => Ok(paused(name, plan, false)),
@@ -108,6 +117,7 @@ fn annotation(name: &'static str, revision: &str) -> Order {
     Order::Annotation {
         name,
         revision: revision.to_owned(),
+        note: None,
     }
 }
 
@@ -134,8 +144,19 @@ fn abort<'a>(
             about.command("abort", &format!("--revision {now}")),
         ),
         (None, _) => {
-            let settles = status.release.as_ref().map(|release| release.stage);
-            if settles == Some(Stage::Settle) {
+            let settles = status.release.as_ref();
+            let settles = settles.filter(|release| release.stage == Stage::Settle);
+            if let Some(before) = settles.and_then(|release| release.applied.last()) {
+                return Err(Refusal {
+                    message: format!(
+                        "{name} is preparing a release that has no name yet, so that nothing can end it; {before}, of which it takes the place, is live in part or whole: {}",
+                        ready(status)
+                    ),
+                    hint: format!("once it has a name: {}", about.command("abort", "")),
+                    soon: true,
+                });
+            }
+            if settles.is_some() {
                 return refusal(
                     format!(
                         "{name} is preparing a release that has no name yet; nothing of it is live"
@@ -159,25 +180,64 @@ fn retry<'a>(
 ) -> Result<&'a str, Refusal> {
     let name = about.name;
     let known = retryable(status);
-    let content = as_seen(plan).ok();
-    let content = content.as_ref().map(Plan::content);
+    let content_of = as_seen(plan).ok();
+    let content = content_of.as_ref().map(Plan::content);
+    let stopped = current(status).or_else(|| failed(status));
     // Content that has left the plan cannot be tried again.
     let applies = |revision: &str| {
-        let refused = status.refused.iter().find(|r| r.revision == revision);
-        refused
-            .is_none_or(|r| !r.live.is_empty() || r.spec.is_none() || r.spec.as_deref() == content)
+        let gone = content.is_some_and(|content| is_gone_from_plan(status, content, revision));
+        !gone || stopped == Some(revision)
     };
-    let mut latest = known.iter().rev();
-    let default = latest.find(|name| applies(name)).or(known.last());
+    // What holds the plan is what it asks for, and what is live needs no release.
+    let holds = held(content_of.as_ref(), status).map(|(refused, _)| refused.revision.as_str());
+    let holds = holds.filter(|_| stopped.is_none_or(|stopped| !known.contains(&stopped)));
+    let stable = status.stable_revision.as_deref();
+    let others: Vec<&&str> = known.iter().filter(|name| Some(**name) != stable).collect();
+    let mut latest = others.iter().rev().copied();
+    let default = holds
+        .and_then(|holds| others.iter().copied().find(|name| **name == holds))
+        .or_else(|| latest.find(|name| applies(name)));
     match (default, named) {
+        (_, Some(named)) if known.contains(&named) => Ok(named),
         (Some(last), None) => Ok(last),
-        (Some(_), Some(named)) if known.contains(&named) => Ok(named),
         (Some(last), Some(named)) => refusal(
             format!(
                 "{name} has not refused {named}; refused or failed are: {}",
                 known.join(", ")
             ),
             about.command("retry", &format!("--revision {last}")),
+        ),
+        (None, None) if !others.is_empty() => refusal(
+            format!(
+                "what was refused of {name} is no longer what it asks for ({}): {}",
+                known.join(", "),
+                now(status)
+            ),
+            format!(
+                "with its content in the plan again, name it with --revision: {}",
+                about.history()
+            ),
+        ),
+        (None, Some(named)) if !known.is_empty() => refusal(
+            format!(
+                "{name} has not refused {named}; refused or failed are: {}",
+                known.join(", ")
+            ),
+            about.history(),
+        ),
+        (None, _) if !known.is_empty() => refusal(
+            format!(
+                "{} is stable, and nothing else was refused of {name}: {}",
+                known.join(", "),
+                now(status)
+            ),
+            match unbegun(status) {
+                Some(to) => format!(
+                    "to take the undo back: {}",
+                    about.command("abort", &format!("--revision {to}"))
+                ),
+                None => about.history(),
+            },
         ),
         (None, _) => refusal(
             format!("{name} has nothing to try again: {}", now(status)),
@@ -186,11 +246,11 @@ fn retry<'a>(
     }
 }
 
-fn undo<'a>(
+fn undo(
     about: &About<'_>,
-    status: &'a ReleasePlanStatus,
-    named: Option<&'a str>,
-) -> Result<&'a str, Refusal> {
+    status: &ReleasePlanStatus,
+    named: Option<&str>,
+) -> Result<Order, Refusal> {
     let name = about.name;
     if named.is_none() && is_lost(status) {
         let message = ready(status);
@@ -227,17 +287,34 @@ fn undo<'a>(
         };
         return refusal(format!("{name} is going back to {stable} already"), hint);
     }
+    let mut chosen = Before::default();
     let to = match named {
         Some(named) => Some(named),
         // In mid-release that is what an abort goes to, too.
         None if !at_rest => stable,
-        None => before(status, &kept),
+        None => {
+            chosen = before(status, &kept);
+            chosen.to
+        }
     };
+    let note = chosen.note();
     let Some(to) = to else {
-        return refusal(
-            format!("{name} has no earlier revision to go to: {}", now(status)),
-            about.history(),
-        );
+        let message = format!("{name} has no earlier revision to go to: {}", now(status));
+        return match (&note, &chosen.passed) {
+            (Some(note), Some((passed, _))) => refusal(
+                format!("{message}; {note}"),
+                format!(
+                    "to go there nevertheless: {}",
+                    about.command("undo", &format!("--to {passed}"))
+                ),
+            ),
+            _ => refusal(message, about.history()),
+        };
+    };
+    let order = Order::Annotation {
+        name: UNDO,
+        revision: to.to_owned(),
+        note,
     };
     if Some(to) == stable {
         if at_rest {
@@ -246,7 +323,14 @@ fn undo<'a>(
                 format!("to see the others: {}", about.history()),
             );
         }
-        return Ok(to);
+        return Ok(order);
+    }
+    if at_rest && is_live(status, to) {
+        let stable = stable.unwrap_or_default();
+        return refusal(
+            format!("{to} is what is live in {name} already, by the name {stable}"),
+            format!("to see the others: {}", about.history()),
+        );
     }
     // Where the status was lost, the revisions alone say what is kept.
     if !kept.is_empty() && !kept.contains(&to) {
@@ -255,7 +339,7 @@ fn undo<'a>(
             about.history(),
         );
     }
-    Ok(to)
+    Ok(order)
 }
 
 fn ready(status: &ReleasePlanStatus) -> &str {
@@ -308,32 +392,6 @@ fn revision_of(verb: Verb, plan: &StoredPlan) -> Option<String> {
     }
 }
 
-/// The revision that was stable before the content of the present one was
-/// released. A release of surroundings changes nothing that an undo brings back.
-fn before<'a>(status: &'a ReleasePlanStatus, kept: &[&'a str]) -> Option<&'a str> {
-    let mut passed = vec![status.stable_revision.as_deref()?];
-    let records = status.history.iter().rev();
-    for record in records.filter(|record| record.result == ReleaseResult::Succeeded) {
-        let (Some(to), Some(from)) = (record.revision.as_deref(), record.from.as_deref()) else {
-            continue;
-        };
-        // Of a long row of them not all records are kept, but the one that they
-        // follow is.
-        if !brought_content(record) {
-            passed.extend([to, from]);
-            continue;
-        }
-        passed.push(to);
-        if !passed.contains(&from) {
-            return Some(from);
-        }
-    }
-    kept.iter()
-        .rev()
-        .copied()
-        .find(|name| !passed.contains(name))
-}
-
 /// What is so now, in a few words.
 fn now(status: &ReleasePlanStatus) -> String {
     match (status.phase, &status.stable_revision) {
@@ -360,7 +418,7 @@ impl Order {
     /// As a merge patch.
     pub(super) fn patch(&self) -> Option<Value> {
         match self {
-            Self::Annotation { name, revision } => {
+            Self::Annotation { name, revision, .. } => {
                 Some(json!({"metadata": {"annotations": {*name: revision}}}))
             }
             Self::Paused(paused) => Some(json!({"spec": {"paused": paused}})),
@@ -374,7 +432,7 @@ impl Order {
         words.extend(flags.iter().cloned());
         let object = format!("releaseplan/{plan}");
         match self {
-            Self::Annotation { name, revision } => {
+            Self::Annotation { name, revision, .. } => {
                 words.extend(["annotate".into(), "--overwrite".into(), object]);
                 words.push(quoted(&format!("{name}={revision}")));
             }

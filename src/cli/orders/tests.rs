@@ -72,6 +72,95 @@ fn a_retry_is_about_content_that_the_plan_still_asks_for() {
 }
 
 #[test]
+fn what_has_left_the_plan_is_not_tried_again_by_itself() {
+    let gone = with(|plan| {
+        rolled_back(plan);
+        plan["status"]["refused"][0]["spec"] = json!("of another time");
+    });
+    expect!["what was refused of shop is no longer what it asks for (shop-cccc): it is Stable on shop-bbbb | with its content in the plan again, name it with --revision: belay history shop -n s"]
+        .assert_eq(&sent(Verb::Retry, &gone, None));
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-cccc"]
+        .assert_eq(&sent(Verb::Retry, &gone, Some("shop-cccc")));
+}
+
+/// What is stable is live: its release is nothing to try again.
+#[test]
+fn a_retry_beside_an_undo_is_of_what_the_plan_asks_for_and_not_of_what_is_live() {
+    let asks = crate::plan::Plan::parse(&with(|_| {}).spec).unwrap();
+    let undone = |revision: &str, spec: Option<&str>| {
+        json!({
+            "revision": revision, "cause": "Undone", "at": "2026-03-01T11:50:00Z",
+            "message": "x was asked for in its place", "spec": spec,
+            "live": [{"workload": {"kind": "Deployment", "name": "web"}, "digest": revision}],
+        })
+    };
+    let unbegun = |refused: serde_json::Value| {
+        with(|plan| {
+            plan["status"]["refused"] = refused;
+            plan["status"]["release"] = json!({
+                "number": 3, "kind": "Undo", "stage": "Settle", "content": "c",
+                "undo": "shop-aaaa", "startedAt": "2026-03-01T11:59:00.000000Z",
+                "stageSince": "2026-03-01T11:59:00.000000Z",
+            });
+        })
+    };
+    let asked = undone("shop-cccc", Some(asks.content()));
+    let live = undone("shop-bbbb", Some("of another time"));
+    let both = unbegun(json!([asked, live]));
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-cccc"]
+        .assert_eq(&sent(Verb::Retry, &both, None));
+    let one = unbegun(json!([live]));
+    expect!["shop-bbbb is stable, and nothing else was refused of shop: it is Stable on shop-bbbb | to take the undo back: belay abort shop --revision shop-aaaa -n s"]
+        .assert_eq(&sent(Verb::Retry, &one, None));
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-bbbb"]
+        .assert_eq(&sent(Verb::Retry, &one, Some("shop-bbbb")));
+}
+
+/// It has a name within seconds, which is worth to wait for.
+#[test]
+fn an_abort_of_what_has_no_name_yet_says_what_is_live() {
+    let settles = |applied: &[&str]| {
+        with(|plan| {
+            plan["status"]["phase"] = json!("RollingOut");
+            plan["status"]["release"] = json!({
+                "number": 3, "kind": "Content", "stage": "Settle", "content": "d",
+                "startedAt": "2026-03-01T11:59:00.000000Z",
+                "stageSince": "2026-03-01T11:59:00.000000Z", "applied": applied,
+            });
+        })
+    };
+    let plan = settles(&["shop-cccc"]);
+    expect!["shop is preparing a release that has no name yet, so that nothing can end it; shop-cccc, of which it takes the place, is live in part or whole: shop-bbbb is released and healthy | once it has a name: belay abort shop -n s"]
+        .assert_eq(&sent(Verb::Abort, &plan, None));
+    let soon = |plan: &StoredPlan| Verb::Abort.order(plan, None, &Caller::default());
+    assert!(soon(&plan).unwrap_err().soon);
+    let new = settles(&[]);
+    assert!(!soon(&new).unwrap_err().soon);
+    expect!["shop is preparing a release that has no name yet; nothing of it is live | to keep it from going on: belay pause shop -n s"]
+        .assert_eq(&sent(Verb::Abort, &new, None));
+}
+
+#[test]
+fn an_undo_says_what_it_passes_over() {
+    let plan = with(|plan| {
+        let records = plan["status"]["history"].as_array_mut().unwrap();
+        let mut next = records[0].clone();
+        (next["from"], next["revision"]) = (json!("shop-bbbb"), json!("shop-cccc"));
+        records.push(next.clone());
+        next["kind"] = json!("Undo");
+        (next["from"], next["revision"]) = (json!("shop-cccc"), json!("shop-bbbb"));
+        records.push(next);
+    });
+    let order = Verb::Undo.order(&plan, None, &Caller::default()).unwrap();
+    expect![[r#"Annotation { name: "belay.dev/undo", revision: "shop-aaaa", note: Some("shop-cccc is passed over: shop-bbbb was asked for by jane in its place") }"#]]
+        .assert_eq(&format!("{order:?}"));
+    let mut oldest = plan;
+    oldest.status.as_mut().unwrap().history.remove(0);
+    expect!["shop has no earlier revision to go to: it is Stable on shop-bbbb; shop-cccc is passed over: shop-bbbb was asked for by jane in its place | to go there nevertheless: belay undo shop --to shop-cccc -n s"]
+        .assert_eq(&sent(Verb::Undo, &oldest, None));
+}
+
+#[test]
 fn an_undo_goes_to_the_revision_before_or_to_a_kept_one() {
     let plan = with(rolled_back);
     let back = "kubectl annotate --overwrite releaseplan/shop belay.dev/undo=shop-aaaa";

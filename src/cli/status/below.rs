@@ -286,7 +286,7 @@ impl Facts<'_> {
 
     /// Whether a release has stopped that leaves the stop for any other template.
     /// Where it moved several workloads, or fields of them, one may go back alone.
-    fn stops_exactly(&self) -> bool {
+    pub(super) fn stops_exactly(&self) -> bool {
         let release = self.status.release.as_ref();
         let stopped = release.is_some_and(|release| release.stage == Stage::Stopped);
         let components = self.plan.map(Plan::components).unwrap_or_default();

@@ -202,7 +202,7 @@ fn below(
         } else {
             ("├ ", "│ ")
         };
-        lines.push(set_row(set, bend, name).cut(layout.width));
+        lines.push(set_row(set, bend, name, layout.width).cut(layout.width));
         let rail = Line::default().to(4).and(Tone::Faint, rail);
         lines.extend(trouble(set, &rail, now, layout));
     }
@@ -217,19 +217,41 @@ fn is_shown(set: &ReplicaSetStatus) -> bool {
     set.live || set.wanted > 0 || set.ready > 0 || set.starting > 0 || !set.trouble.is_empty()
 }
 
-fn set_row(set: &ReplicaSetStatus, bend: &str, name: usize) -> Line {
+fn set_row(set: &ReplicaSetStatus, bend: &str, name: usize, columns: usize) -> Line {
     let line = Line::default().to(4).and(Tone::Faint, bend);
     let line = line.and(Tone::Plain, &set.name).to(6 + name + 2);
     let which = if set.live { "new" } else { "old" };
     let line = line.and(Tone::Faint, which).to(6 + name + 7);
     let counts = format!("{}/{}", set.ready, set.wanted);
     let line = line.and(Tone::Plain, &counts).to(6 + name + 14);
-    let mut more = set.images.join(", ");
-    if set.starting > 0 {
-        let pods = if set.starting == 1 { "pod" } else { "pods" };
-        more.push_str(&format!("  {} {pods} starting", set.starting));
+    let starting = match set.starting {
+        0 => String::new(),
+        1 => "  1 pod starting".to_owned(),
+        many => format!("  {many} pods starting"),
+    };
+    let room = columns.saturating_sub(line.width() + starting.len());
+    let images = images(&set.images, room);
+    line.and(Tone::Plain, &format!("{images}{starting}"))
+}
+
+/// Images within a width. Where they are too long their ends stay: the tag is what
+/// tells one from another.
+fn images(images: &[String], columns: usize) -> String {
+    let all = images.join(", ");
+    if super::text::width(&all) <= columns {
+        return all;
     }
-    line.and(Tone::Plain, &more)
+    let count = images.len().max(1);
+    let each = columns.saturating_sub(2 * (count - 1)) / count;
+    let ends = images.iter().map(|image| {
+        let length = image.chars().count();
+        if length <= each {
+            return image.clone();
+        }
+        let end = image.chars().skip(length + 1 - each.clamp(1, length));
+        format!("…{}", end.collect::<String>())
+    });
+    ends.collect::<Vec<_>>().join(", ")
 }
 
 /// Pods in trouble, alike ones on one line.
@@ -301,4 +323,21 @@ pub(in crate::cli) fn told(pod: &PodTrouble, others: usize, now: Timestamp) -> S
         text.push_str(&format!(": {}", pod.message));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two rows would be the same otherwise.
+    #[test]
+    fn of_an_image_that_is_too_long_the_tag_stays() {
+        let image = "registry.example.com/team/shop-configuration-service:3.1.0-rc.7";
+        let all = [image.to_owned(), "a:1".to_owned()];
+        assert_eq!(images(&all[..1], 100), image);
+        assert_eq!(images(&all[..1], 30), "…figuration-service:3.1.0-rc.7");
+        assert_eq!(images(&all[..1], 0), "…");
+        let two = images(&all, 40);
+        assert_eq!(two, "…service:3.1.0-rc.7, a:1");
+    }
 }

@@ -12,6 +12,9 @@ use super::{
 };
 use crate::api::Stage;
 
+/// Lines that the words of one way out may take.
+const WAY: usize = 4;
+
 /// The one reason, and what follows from it.
 pub(super) fn head(plan: &PlanStatus, now: Timestamp, layout: Layout) -> Vec<Line> {
     let verdict = &plan.verdict;
@@ -106,11 +109,13 @@ pub(in crate::cli) fn next(verdict: &Verdict, now: Timestamp) -> String {
 /// What a person can do; commands stand so that they can be pasted.
 pub(in crate::cli) fn ways(verdict: &Verdict, layout: Layout) -> Vec<Line> {
     let mut lines = Vec::new();
+    let indent = Line::default().to(TEXT);
     for (index, way) in verdict.ways.iter().enumerate() {
         let label = if index == 0 { "  Do" } else { "  or" };
         let line = Line::of(Tone::Faint, label).to(TEXT);
         let Some(command) = &way.command else {
-            lines.push(line.and(Tone::Plain, &way.effect).cut(layout.width));
+            let line = line.and(Tone::Plain, &way.effect);
+            lines.extend(line.wrap(layout.width, &indent, WAY));
             continue;
         };
         let line = line.and(Tone::Plain, &format!("{}: ", way.effect));
@@ -118,8 +123,8 @@ pub(in crate::cli) fn ways(verdict: &Verdict, layout: Layout) -> Vec<Line> {
         if one.width() <= layout.width {
             lines.push(one);
         } else {
-            lines.push(line.cut(layout.width));
-            lines.push(Line::default().to(TEXT).and(Tone::Strong, command).whole());
+            lines.extend(line.wrap(layout.width, &indent, WAY));
+            lines.push(indent.clone().and(Tone::Strong, command).whole());
         }
     }
     lines
@@ -141,8 +146,12 @@ fn release(plan: &PlanStatus, now: Timestamp) -> Option<String> {
         (None, _) => format!("first release, {target}"),
     };
     let running = span(age(&release.started_at, now));
+    let live = release.supersedes.as_ref();
+    let live = live.map_or_else(String::new, |name| {
+        format!("; {name}, whose place it takes, is live in part or whole")
+    });
     Some(format!(
-        "{way}, number {}{by}, for {running}",
+        "{way}, number {}{by}, for {running}{live}",
         release.number
     ))
 }

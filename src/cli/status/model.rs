@@ -142,6 +142,9 @@ pub struct CurrentRelease {
     /// Who asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<String>,
+    /// What is live of a release whose place it takes, while it is prepared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub supersedes: Option<String>,
 }
 
 /// A release that ended.

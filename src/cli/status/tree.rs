@@ -22,7 +22,7 @@ use super::{
     verdict::{self, Facts, last_edit},
 };
 use crate::{
-    api::{ComponentState, ComponentStatus, ReleasePlanStatus, StoredPlan},
+    api::{ComponentState, ComponentStatus, ReleasePlanStatus, Stage, StoredPlan},
     machine::{Scope, scope},
     plan::{Target, as_seen, current},
 };
@@ -188,6 +188,8 @@ fn unlike(
 
 fn release(status: &ReleasePlanStatus) -> Option<CurrentRelease> {
     let release = status.release.as_ref()?;
+    let superseded = release.applied.last();
+    let superseded = superseded.filter(|_| release.stage == Stage::Settle);
     Some(CurrentRelease {
         number: release.number,
         kind: release.kind,
@@ -195,6 +197,7 @@ fn release(status: &ReleasePlanStatus) -> Option<CurrentRelease> {
         stage_since: seconds(&release.stage_since),
         started_at: seconds(&release.started_at),
         requested_by: release.requested_by.clone(),
+        supersedes: superseded.cloned(),
     })
 }
 

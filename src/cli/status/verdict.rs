@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     api::{
-        ComponentState, ConditionType, Phase, Reason, RefusedContent, ReleasePlanStatus, Stage,
-        StoredPlan,
+        Cause, ComponentState, ConditionType, Phase, Reason, RefusedContent, ReleasePlanStatus,
+        Stage, StoredPlan,
     },
     machine::{holding, scope, stalled_since},
     plan::{Plan, as_seen},
@@ -52,16 +52,24 @@ pub(in crate::cli) fn last_edit(meta: &ObjectMeta) -> Option<Time> {
 /// The end of a deadline or of a bake that nobody judged, once that is too long ago
 /// for an operator that runs: it wakes at exactly these times.
 pub(in crate::cli) fn overdue(stored: &StoredPlan, now: Timestamp) -> Option<Time> {
+    by(stored, now, |facts| facts.overdue())
+}
+
+/// Whether a release has stopped that any other live template would take out of it.
+pub(in crate::cli) fn stops_exactly(stored: &StoredPlan) -> bool {
+    by(stored, Timestamp::UNIX_EPOCH, |facts| facts.stops_exactly())
+}
+
+fn by<T>(stored: &StoredPlan, now: Timestamp, ask: impl FnOnce(&Facts<'_>) -> T) -> T {
     let parsed = as_seen(stored);
     let empty = ReleasePlanStatus::default();
-    let facts = Facts {
+    ask(&Facts {
         stored,
         status: stored.status.as_ref().unwrap_or(&empty),
         plan: parsed.as_ref().ok(),
         now,
         caller: &Caller::default(),
-    };
-    facts.overdue()
+    })
 }
 
 /// What a plan waits for.
@@ -315,6 +323,11 @@ impl Facts<'_> {
             return None;
         }
         let refused = self.refused()?;
+        if reason == Some(Reason::Undone) && refused.cause != Cause::Undone {
+            // It says why that content is held, not who asked for what is live: the
+            // message has both.
+            return None;
+        }
         Some(CauseView {
             cause: refused.cause,
             component: refused.component.clone(),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use super::{model::Way, verdict::Facts};
 use crate::{
-    api::{Cause, ComponentState, Reason},
+    api::{Cause, ComponentState, Reason, Stage},
     cli::orders::order::{annotate, keep, offered, out_of_rollback, retry_of, undo_to},
     plan::{Plan, abortable, unbegun},
 };
@@ -35,13 +35,23 @@ impl Facts<'_> {
         let followed = components.iter().filter(|c| c.template.is_none());
         let followed = followed.map(|c| c.target.to_string());
         let maps: BTreeSet<&String> = components.iter().flat_map(|c| &c.config_maps).collect();
+        let seen = &self.status.config_maps;
+        let is_gone = |name: &&String| seen.iter().any(|map| map.missing && map.name == **name);
+        let (gone, maps): (Vec<&String>, Vec<&String>) = maps.into_iter().partition(is_gone);
         let maps = maps.into_iter().map(|name| format!("configmap {name}"));
         let mut places: Vec<String> = plan.chain(followed).chain(maps).collect();
         if places.len() > PLACES {
             places.truncate(PLACES);
             places.push("…".to_owned());
         }
-        format!("change the content of {}", places.join(" or "))
+        let mut text = format!("change the content of {}", places.join(" or "));
+        if !gone.is_empty() {
+            // What is not there has no content that somebody could change.
+            let gone = gone.iter().take(PLACES).map(|name| name.as_str());
+            let gone: Vec<&str> = gone.collect();
+            text.push_str(&format!(", or create configmap {} again", gone.join(", ")));
+        }
+        text
     }
 
     /// What a person can do.
@@ -124,6 +134,16 @@ impl Facts<'_> {
             }
             Reason::Deleting => {}
             Reason::ReconcileError => ways.push(Some(self.doctor())),
+            Reason::ConfigMapRefused if self.goes_back() => {
+                match self.immutable() {
+                    Some(name) => ways.push(Some(way(
+                        "delete it, and it is made again with the contents of then",
+                        self.kubectl(&format!("delete configmap {name}")),
+                    ))),
+                    None => ways.push(Some(way("change what refuses the contents", None))),
+                }
+                ways.push(abort("end the rollback and keep what is live"));
+            }
             Reason::TemplateMismatch | Reason::TemplateRefused | Reason::ConfigMapRefused => {
                 ways.push(edit());
             }
@@ -170,6 +190,18 @@ impl Facts<'_> {
             ways.push(Some(way("end the pause", self.command("resume", ""))));
         }
         ways.into_iter().flatten().collect()
+    }
+
+    fn goes_back(&self) -> bool {
+        let release = self.status.release.as_ref();
+        release.is_some_and(|release| release.stage == Stage::Restore)
+    }
+
+    /// The ConfigMap that contents cannot be written to since it is immutable.
+    fn immutable(&self) -> Option<&str> {
+        let (before, _) = self.message().split_once(" is immutable, so ")?;
+        let (_, name) = before.rsplit_once("configmap ")?;
+        (!name.contains(' ')).then_some(name)
     }
 
     fn let_go(&self) -> Option<Way> {

@@ -18,7 +18,10 @@ use super::{
 };
 use crate::{
     api::{ComponentState, ConfigMapStatus, Reason, StoredPlan},
-    cli::{CliError, Kind, Target, status::verdict::last_edit},
+    cli::{
+        CliError, Kind, Target,
+        status::verdict::{last_edit, stops_exactly},
+    },
     config_maps::{Contents, MAX_BYTES},
     fields::canon,
 };
@@ -26,13 +29,22 @@ use crate::{
 /// Time between two looks while the operator has not seen a change.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
+/// What is live and is not as it was judged or seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unlike {
+    /// "configmap web".
+    pub(super) what: String,
+    /// When it was changed last, if that is known: not of what was deleted.
+    pub(super) at: Option<Timestamp>,
+}
+
 /// Whether a plan's word is about what is live.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// It is.
     Current,
     /// It is about what was live before.
-    Older,
+    Older(Vec<Unlike>),
     /// The operator either has not seen what is live, or need not judge it:
     /// where a release stopped, not every change of what is live is news. With
     /// the time of that change, if it is known.
@@ -135,39 +147,42 @@ impl Live {
         reads: &mut Reads<'_>,
     ) -> Result<Word, CliError> {
         let rests = Rests::of(state);
-        let mut unlike = Vec::new();
+        let mut templates = Vec::new();
         if matches!(rests, Rests::All | Rests::Stopped) {
-            unlike = self.templates(plan, reads, rests).await?;
+            templates = self.templates(plan, reads, rests).await?;
         }
-        if rests != Rests::Nothing && (unlike.is_empty() || rests == Rests::Stopped) {
-            let contents = self.contents(plan, reads, rests).await?;
-            unlike.extend(contents.into_iter().map(|(_, at)| at));
+        let mut unlike = Vec::new();
+        if rests != Rests::Nothing && (templates.is_empty() || rests == Rests::Stopped) {
+            unlike = self.contents(plan, reads, rests).await?;
         }
-        Ok(match rests {
-            _ if unlike.is_empty() => Word::Current,
-            Rests::All => Word::Older,
-            Rests::Stopped | Rests::Contents | Rests::Nothing => Word::Unsure(newest(&unlike)),
+        if rests == Rests::All || stops_exactly(plan) {
+            unlike.append(&mut templates);
+        }
+        Ok(match (unlike.is_empty(), templates.is_empty()) {
+            (true, true) => Word::Current,
+            (true, false) => Word::Unsure(newest(&templates)),
+            // What ConfigMaps hold is noted on every look, whatever is under way.
+            (false, _) => Word::Older(unlike),
         })
     }
 
-    /// The tracked ConfigMaps whose contents the operator has not seen, with the
-    /// times of their last changes: on every look it notes what they hold.
+    /// The tracked ConfigMaps whose contents the operator has not seen: on every look
+    /// it notes what they hold.
     pub(super) async fn unseen(
         &self,
         plan: &StoredPlan,
         reads: &mut Reads<'_>,
-    ) -> Result<Vec<(String, Option<Timestamp>)>, CliError> {
+    ) -> Result<Vec<Unlike>, CliError> {
         self.contents(plan, reads, Rests::Contents).await
     }
 
-    /// The Deployments whose live templates are not those that were judged, by
-    /// the times of their last changes.
+    /// The Deployments whose live templates are not those that were judged.
     async fn templates(
         &self,
         plan: &StoredPlan,
         reads: &mut Reads<'_>,
         rests: Rests,
-    ) -> Result<Vec<Option<Timestamp>>, CliError> {
+    ) -> Result<Vec<Unlike>, CliError> {
         let skipped = |name: &&String| rests == Rests::Stopped && self.with_contents.contains(name);
         let names = self.named.iter().chain(&self.followed);
         let names: Vec<&String> = names.filter(|name| !skipped(name)).collect();
@@ -192,7 +207,7 @@ impl Live {
         names: &[&String],
         live: &[DynamicObject],
         rests: Rests,
-    ) -> Vec<Option<Timestamp>> {
+    ) -> Vec<Unlike> {
         let (judged, missing) = (judged(plan), missing(plan));
         let is_current = |name: &str, object: Option<&DynamicObject>| match object {
             Some(object) => match judged.get(name) {
@@ -211,18 +226,20 @@ impl Live {
         let all = names.iter().map(|name| (name, found(name)));
         let unlike = all.filter(|(name, object)| !is_current(name, *object));
         unlike
-            .map(|(_, object)| changed(&object?.metadata))
+            .map(|(name, object)| Unlike {
+                what: format!("deployment {name}"),
+                at: object.and_then(|object| changed(&object.metadata)),
+            })
             .collect()
     }
 
-    /// The tracked ConfigMaps whose contents are not those that the operator saw,
-    /// with the times of their last changes.
+    /// The tracked ConfigMaps whose contents are not those that the operator saw.
     async fn contents(
         &self,
         plan: &StoredPlan,
         reads: &mut Reads<'_>,
         rests: Rests,
-    ) -> Result<Vec<(String, Option<Timestamp>)>, CliError> {
+    ) -> Result<Vec<Unlike>, CliError> {
         let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
         let read = match reads.config_maps(namespace, &self.config_maps).await {
             Ok(read) => read,
@@ -237,9 +254,9 @@ impl Live {
             !is_seen(seen.copied(), object.as_ref(), rests)
         });
         Ok(unlike
-            .map(|(name, object)| {
-                let at = object.as_ref().and_then(|object| changed(&object.metadata));
-                (name.clone(), at)
+            .map(|(name, object)| Unlike {
+                what: format!("configmap {name}"),
+                at: object.as_ref().and_then(|object| changed(&object.metadata)),
             })
             .collect())
     }
@@ -251,8 +268,8 @@ fn changed(meta: &ObjectMeta) -> Option<Timestamp> {
 }
 
 /// The last of several changes; none unless all are known.
-fn newest(changes: &[Option<Timestamp>]) -> Option<Timestamp> {
-    let known: Option<Vec<Timestamp>> = changes.iter().copied().collect();
+fn newest(changes: &[Unlike]) -> Option<Timestamp> {
+    let known: Option<Vec<Timestamp>> = changes.iter().map(|unlike| unlike.at).collect();
     known?.into_iter().max()
 }
 
@@ -266,7 +283,7 @@ fn is_seen(seen: Option<&ConfigMapStatus>, live: Option<&ConfigMap>, rests: Rest
             (contents.bytes() > MAX_BYTES && rests != Rests::All)
                 || seen.digest.as_ref() == Some(&contents.digest())
         }
-        (None, _) => rests == Rests::Contents,
+        (None, _) => rests != Rests::All,
     }
 }
 
@@ -394,7 +411,13 @@ mod tests {
     fn a_change_is_as_old_as_the_last_of_what_is_unlike() {
         let at = |text: &str| Some(text.parse::<Timestamp>().unwrap());
         let (a, b) = (at("2026-03-01T11:00:00Z"), at("2026-03-01T12:00:00Z"));
-        assert_eq!(newest(&[a, b]), b);
-        assert_eq!(newest(&[a, None]), None);
+        let newest = |changes: [Option<Timestamp>; 2]| {
+            newest(&changes.map(|at| Unlike {
+                what: "deployment web".into(),
+                at,
+            }))
+        };
+        assert_eq!(newest([a, b]), b);
+        assert_eq!(newest([a, None]), None);
     }
 }

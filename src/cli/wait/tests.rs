@@ -3,7 +3,7 @@ use std::str::FromStr as _;
 use serde_json::json;
 
 use super::{
-    live::Live,
+    live::{Live, Unlike},
     told::exit,
     verdict::{Outcome, generation, judge, of_deployments},
     waited::passes,
@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     api::Reason,
-    cli::testing::{conditions, noon, rolled_back, with},
+    cli::{
+        status::verdict::stops_exactly,
+        testing::{conditions, noon, rolled_back, with},
+    },
 };
 
 fn outcome(plan: &StoredPlan, asked: Option<i64>) -> Option<Outcome> {
@@ -464,9 +467,12 @@ fn a_release_that_nobody_judges_any_more_is_told_from_one_that_takes_long() {
             });
         });
         let mut waited = Waited::new(plan, &[], "s", (None, false), None);
-        let unseen: Vec<(String, Option<Timestamp>)> = unseen
+        let unseen: Vec<Unlike> = unseen
             .iter()
-            .map(|(name, at)| ((*name).to_owned(), at.map(|at| at.parse().unwrap())))
+            .map(|(name, at)| Unlike {
+                what: format!("configmap {name}"),
+                at: at.map(|at| at.parse().unwrap()),
+            })
             .collect();
         let timeout = Duration::from_secs(timeout);
         waited.late(timeout, noon(), &Caller::default(), &unseen);
@@ -491,4 +497,63 @@ fn a_release_that_nobody_judges_any_more_is_told_from_one_that_takes_long() {
     for (at, timeout) in [(fresh, 30), (None, 5)] {
         assert_eq!(told(now, &[("a", at)], timeout), "Baking: bakes");
     }
+}
+
+/// Nothing goes on, and the plan still tells of what was live before.
+#[test]
+fn a_verdict_on_older_contents_asks_for_the_operator_once_the_edit_is_old() {
+    let told = |at: Option<&str>, timeout: u64| {
+        let mut waited = Waited::new(with(|_| {}), &[], "s", (None, false), None);
+        waited.unlike = vec![Unlike {
+            what: "configmap conf".into(),
+            at: at.map(|at| at.parse().unwrap()),
+        }];
+        let timeout = Duration::from_secs(timeout);
+        waited.late(timeout, noon(), &Caller::default(), &[]);
+        format!("{}: {}", waited.state.reason, waited.state.message)
+    };
+    let away = "is the operator running? belay check -n s";
+    for timeout in [0, 1] {
+        assert_eq!(
+            told(Some("2026-03-01T11:59:46Z"), timeout),
+            format!(
+                "Unseen: nobody has looked at configmap conf as it is now, edited 14s ago: {away}"
+            )
+        );
+        assert_eq!(
+            told(Some("2026-03-01T11:59:55Z"), timeout),
+            "Unseen: the operator has not looked at it yet"
+        );
+        assert_eq!(
+            told(None, timeout),
+            format!(
+                "Unseen: the operator has not looked at it yet: configmap conf was deleted or changed, and when is not known; if this lasts: {away}"
+            )
+        );
+    }
+    assert_eq!(
+        told(None, 30),
+        format!("Unseen: nobody has looked at configmap conf as it is now: {away}")
+    );
+}
+
+/// There any other template is newer content, so that the stop is never its result.
+#[test]
+fn a_stop_of_one_followed_deployment_is_told_apart_from_what_is_live() {
+    let stopped = |components: serde_json::Value, paused: bool| {
+        stops_exactly(&with(|plan| {
+            plan["spec"]["components"] = components;
+            plan["spec"]["paused"] = json!(paused);
+            plan["status"]["release"] = json!({
+                "number": 2, "kind": "Content", "stage": "Stopped", "content": "c",
+                "startedAt": "2026-03-01T11:50:00.000000Z",
+                "stageSince": "2026-03-01T11:50:00.000000Z",
+            });
+        }))
+    };
+    let web = json!({"workload": {"kind": "Deployment", "name": "web"}});
+    let cart = json!({"workload": {"kind": "Deployment", "name": "cart"}});
+    assert!(stopped(json!([web]), false));
+    assert!(!stopped(json!([web]), true));
+    assert!(!stopped(json!([web, cart]), false));
 }

@@ -9,7 +9,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
     is,
-    live::{Live, Word},
+    live::{Live, Unlike, Word},
     orders::Orders,
     reads::Reads,
     verdict::{self, Outcome, State, generation, judge, of_deployments},
@@ -42,6 +42,8 @@ pub(super) struct Waited {
     bound: bool,
     /// What has to be what the plan's word is about.
     live: Live,
+    /// What is live and is newer than the plan's word.
+    pub(super) unlike: Vec<Unlike>,
     /// Since when it is not certain that it is.
     unsure: Option<Instant>,
     /// The time of the only look, where nothing is waited for.
@@ -86,6 +88,7 @@ impl Waited {
             asked,
             bound,
             live: Live::of(&plan, targets, namespace),
+            unlike: Vec::new(),
             unsure: None,
             once,
             orders,
@@ -142,10 +145,14 @@ impl Waited {
             return Ok(());
         }
         (self.state, self.over) = (state.clone(), false);
+        self.unlike.clear();
         if state.outcome.is_some() {
             self.over = match self.live.word(plan, &state, reads).await? {
                 Word::Current => true,
-                Word::Older => false,
+                Word::Older(unlike) => {
+                    self.unlike = unlike;
+                    false
+                }
                 Word::Unsure(since) => self.is_long(since),
             };
         }
@@ -207,7 +214,7 @@ impl Waited {
 
     /// The tracked ConfigMaps whose contents the operator has not seen, where that
     /// may be why something goes on.
-    pub(super) async fn unseen(&self, reads: &mut Reads<'_>) -> Vec<(String, Option<Timestamp>)> {
+    pub(super) async fn unseen(&self, reads: &mut Reads<'_>) -> Vec<Unlike> {
         if !self.goes_on() || self.state.reason == Reason::ReconcileError.as_str() {
             return Vec::new();
         }
@@ -217,13 +224,13 @@ impl Waited {
     }
 
     /// Says at a timeout if it is the operator that did not come. `unseen` are the
-    /// ConfigMaps that it has not looked at, with the times of their edits.
+    /// ConfigMaps that it has not looked at.
     pub(super) fn late(
         &mut self,
         timeout: Duration,
         now: Timestamp,
         caller: &Caller,
-        unseen: &[(String, Option<Timestamp>)],
+        unseen: &[Unlike],
     ) {
         if let Some(open) = self.state.open.take() {
             let given = open.at.map(|at| age(&Time(at), now));
@@ -244,14 +251,7 @@ impl Waited {
                 let what = format!("nobody has judged this since it was due, {late} ago");
                 return self.away(&what, caller);
             }
-            let mut unseen = unseen.iter().map(|(name, at)| {
-                let edited = at.map(|at| age(&Time(at), now));
-                (name, edited, edited.unwrap_or(timeout))
-            });
-            if let Some((name, edited, _)) = unseen.find(|(_, _, waited)| *waited > AWAY) {
-                let edited = edited.map(|edited| format!(", edited {} ago", span(edited)));
-                let edited = edited.unwrap_or_default();
-                let what = format!("nobody has looked at configmap {name} as it is now{edited}");
+            if let Some(what) = overlooked(unseen, timeout, now) {
                 self.away(&what, caller);
             }
             return;
@@ -264,7 +264,19 @@ impl Waited {
         let waited = edited.map_or(timeout, |at| age(at, now));
         self.state.reason = verdict::UNSEEN.to_owned();
         verdict::NOT_YET.clone_into(&mut self.state.message);
+        if let Some(what) = overlooked(&self.unlike, timeout, now) {
+            return self.away(&what, caller);
+        }
         if waited <= AWAY {
+            // What was deleted does not say when.
+            if let Some(unlike) = self.unlike.iter().find(|unlike| unlike.at.is_none()) {
+                let what = &unlike.what;
+                let text = format!(
+                    "{}: {what} was deleted or changed, and when is not known; if this lasts",
+                    verdict::NOT_YET
+                );
+                self.away(&text, caller);
+            }
             return;
         }
         let made = edited.map_or_else(String::new, |_| format!(", made {} ago", span(waited)));
@@ -298,6 +310,19 @@ impl Waited {
         "the plan was deleted, and the one of this name now is another"
             .clone_into(&mut self.state.message);
     }
+}
+
+/// The first of what is live that an operator that runs would have looked at by now.
+fn overlooked(unlike: &[Unlike], timeout: Duration, now: Timestamp) -> Option<String> {
+    unlike.iter().find_map(|Unlike { what, at }| {
+        let edited = at.map(|at| age(&Time(at), now));
+        if edited.unwrap_or(timeout) <= AWAY {
+            return None;
+        }
+        let edited = edited.map(|edited| format!(", edited {} ago", span(edited)));
+        let edited = edited.unwrap_or_default();
+        Some(format!("nobody has looked at {what} as it is now{edited}"))
+    })
 }
 
 /// Whether an error of reading may be over at the next look.

@@ -245,6 +245,68 @@ fn a_way_back_is_told_from_what_was_written_last() {
         text.contains(&format!("  Release {STABLE} → (being prepared)")),
         "{text}"
     );
+    // What it takes the place of is live until then.
+    let live = format!("; {TARGET}, whose place it takes, is live in part or whole\n");
+    assert!(text.contains(&live), "{text}");
+}
+
+/// Nobody can change what is immutable.
+#[test]
+fn contents_that_cannot_be_written_back_have_a_way_out_that_can_be_pasted() {
+    let refused = |message: &str| {
+        let message = format!("{message}; meanwhile, an order waits");
+        let cluster = saying(configuration("Restore", 'c'), "ConfigMapRefused", &message);
+        shown(&cluster, 200)
+    };
+    let text = refused(
+        "configmap web-config is immutable, so the contents of configmap web-config-1 cannot be written to it; delete it, and it is made again with them",
+    );
+    for words in [
+        "  Do      delete it, and it is made again with the contents of then: kubectl delete configmap web-config -n web\n".to_owned(),
+        format!("  or      end the rollback and keep what is live: belay abort shop --revision {TARGET} -n web\n"),
+    ] {
+        assert!(text.contains(&words), "{text}");
+    }
+    let text = refused("the contents of configmap a cannot be written to configmap web-config: no");
+    assert!(
+        text.contains("  Do      change what refuses the contents\n"),
+        "{text}"
+    );
+    assert!(!text.contains("kubectl delete"), "{text}");
+}
+
+#[test]
+fn what_is_not_there_is_made_again_and_not_changed() {
+    let told = |missing| {
+        let cluster = configured('a', 'b', "cart-config", missing);
+        shown(&saying(cluster, "RolledBack", "rolled back"), 200)
+    };
+    let text = told(true);
+    let way = "  Do      change the content of the plan or deployment web or configmap web-config, or create configmap cart-config again\n";
+    assert!(text.contains(way), "{text}");
+    let text = told(false);
+    assert!(!text.contains("create configmap"), "{text}");
+}
+
+#[test]
+fn a_way_out_that_is_wider_than_the_screen_is_broken_between_words() {
+    let cluster = configured('a', 'b', "cart-config", false);
+    let text = shown(&saying(cluster, "RolledBack", "rolled back"), 80);
+    let way = "  Do      change the content of the plan or deployment web or configmap\n          cart-config or …\n";
+    assert!(text.contains(way), "{text}");
+}
+
+/// The refusal is older than what was asked for, and is behind it.
+#[test]
+fn an_undo_after_a_rollback_says_who_asked_for_what() {
+    let message = format!(
+        "undone: shop-1 was asked for by jane. {TARGET} was rolled back before: ContainerRestarts of component web: {CRASH}. shop-1 is live, and {TARGET} is not released again by itself. Change the content of the plan, or try the same again: kubectl annotate relplan shop -n web belay.dev/retry={TARGET} --overwrite"
+    );
+    let text = shown(&saying(rolled_back(), "Undone", &message), 500);
+    let why = format!(
+        "  Why     undone: shop-1 was asked for by jane. {TARGET} was rolled back before: ContainerRestarts of component web: {CRASH}. shop-1 is live"
+    );
+    assert!(text.contains(&why), "{text}");
 }
 
 /// There is no stable revision that others are told by.
