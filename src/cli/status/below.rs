@@ -11,11 +11,11 @@ use super::{
     model::{ComponentView, DeploymentCounts, Health, PodTrouble, Verdict, Way},
     pods::age,
     said::doubts_of,
-    verdict::{AWAY, EDITED, Facts},
+    verdict::{AWAY, EDITED, Facts, condition},
     ways::RESUME,
 };
 use crate::{
-    api::{Phase, Reason, Stage},
+    api::{ConditionType, Phase, Reason, Stage},
     cli::counted,
     plan::Plan,
 };
@@ -183,13 +183,35 @@ fn fail_fast(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentVi
     let new = new.filter(|set| set.live).flat_map(|set| &set.trouble);
     let new: Vec<&PodTrouble> = new.collect();
     let loops = |pod: &&&PodTrouble| pod.restarts > 0 || pod.reason == "CrashLoopBackOff";
+    let limit = plan.restarts();
+    let times = match limit {
+        1 => "once".to_owned(),
+        many => format!("{many} times"),
+    };
+    let restarted = format!("as soon as a container has restarted {times}");
+    let due = |pod: &&&PodTrouble| pod.restarts >= limit && pod.reason == "CrashLoopBackOff";
+    let since = new.iter().filter(due).filter_map(|pod| pod.since.clone());
+    // It comes with the container's end, for which an operator that runs watches.
+    if let Some(due) = since
+        .max_by_key(|at| at.0)
+        .filter(|at| facts.is_long(Some(at)))
+        && let Some(ready) = condition(facts.status, ConditionType::Ready)
+    {
+        let message = format!(
+            "due was: {} {restarted}; before that it was {}: {}",
+            facts.end(),
+            ready.reason,
+            ready.message
+        );
+        *verdict = Verdict {
+            message,
+            ..facts.unjudged(ready, due)
+        };
+        return;
+    }
     let pulls = |pod: &&&PodTrouble| ["ErrImagePull", "ImagePullBackOff"].contains(&&*pod.reason);
     let when = if new.iter().any(|pod| loops(&pod)) {
-        let times = match plan.restarts() {
-            1 => "once".to_owned(),
-            many => format!("{many} times"),
-        };
-        format!("as soon as a container has restarted {times}")
+        restarted
     } else if new.iter().any(|pod| pulls(&pod)) {
         "as soon as the kubelet backs off from pulling".to_owned()
     } else {

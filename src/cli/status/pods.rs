@@ -168,7 +168,12 @@ fn fault(
             "CrashLoopBackOff" => "",
             _ => waiting.message.as_deref().unwrap_or_default(),
         };
-        return Some(made(reason, message, None));
+        let since = last.filter(|_| reason == "CrashLoopBackOff");
+        return Some(made(
+            reason,
+            message,
+            since.and_then(|l| l.finished_at.clone()),
+        ));
     }
     if let Some(ended) = ended {
         let done = ended.exit_code == 0 && (init || status.restart_count == 0);

@@ -282,3 +282,41 @@ fn a_template_that_nobody_looked_at_is_told_where_a_release_failed_or_stopped() 
         assert_eq!(told(reason, &followed, false, "other"), reason);
     }
 }
+
+/// Pods that end a release by failFast, and nobody has ended it.
+#[test]
+fn a_crash_loop_that_nobody_judged_asks_for_the_operator() {
+    let with = |restarts: i32, ended: &str| {
+        let mut pods = crashing();
+        let container = &mut pods["containerStatuses"][0];
+        container["restartCount"] = json!(restarts);
+        container["lastState"]["terminated"]["finishedAt"] = json!(ended);
+        let mut cluster = promoting();
+        let is_old = |name: &str| !name.starts_with("web-2");
+        cluster
+            .pods
+            .retain(|pod| is_old(pod.metadata.name.as_deref().unwrap_or_default()));
+        cluster.pods("web", 2, 1, &pods).status().verdict
+    };
+    let overdue = with(5, "2026-03-01T03:03:40Z");
+    assert_eq!(
+        (overdue.health, overdue.reason.as_str()),
+        (Health::Failed, "Overdue")
+    );
+    assert!(
+        overdue.title.contains("is the operator running?"),
+        "{overdue:?}"
+    );
+    assert!(
+        overdue
+            .message
+            .contains("as soon as a container has restarted 3 times"),
+        "{overdue:?}"
+    );
+    for working in [
+        with(5, "2026-03-01T03:04:10Z"),
+        with(2, "2026-03-01T03:03:40Z"),
+    ] {
+        assert_eq!(working.health, Health::Working, "{working:?}");
+    }
+}
