@@ -291,7 +291,7 @@ pub(super) fn refilled(ctx: &Context<'_>, index: usize, stable: &str) -> (String
     let names = format!("configmap {}", names.join(" or "));
     (
         format!(
-            "{names} keeps being given refused contents; Belay wrote those of {stable} back {REASSERTIONS} times in 10m and holds now. Stop what applies them, or give it other contents"
+            "{names} keeps being given refused contents; Belay wrote those of {stable} back {REASSERTIONS} times in 10m, holds now, and tries again once these are past. Stop what applies them, or give it other contents"
         ),
         format!("{names} was given refused contents again; those of {stable} are written back"),
     )

@@ -10,7 +10,7 @@ use super::{
     Action, Workload, contents,
     context::{Context, View, is_at},
     desired::{Change, Desired, Obstacle},
-    records::prune,
+    records::{changes_of, prune},
     rivals, snapshots,
     stable::{CONTENTION_WINDOW, REASSERTIONS, holding, may_write, own, strays, write},
     types::DryRun,
@@ -131,7 +131,7 @@ pub(super) fn run(
         }
         outcome.wrote |= fight;
         if fight {
-            refuse_again(ctx, plan, index);
+            refuse_again(ctx, plan, index, stable);
             ctx.tell(true, Reason::Reasserted, &text);
         }
         for write in bring {
@@ -164,11 +164,21 @@ fn is_part(ctx: &Context<'_>, index: usize) -> bool {
 
 /// Enters refused content that came again where other content was released since:
 /// whoever set it would take the verdict on that for one on this.
-fn refuse_again(ctx: &mut Context<'_>, plan: &Plan, index: usize) {
+fn refuse_again(ctx: &mut Context<'_>, plan: &Plan, index: usize, stable: &Revision) {
     let again = refused(ctx, index).filter(|refused| refused.cause != Cause::Undone);
     let Some(again) = again.cloned() else { return };
     if holding(&ctx.scope, &ctx.status, Some(plan.content())).is_some() {
         return;
+    }
+    let mut came = stable.data.clone();
+    for view in ctx.components().filter(|view| view.index == index) {
+        let reference = view.scope.target.to_ref();
+        let mut components = came.components.iter_mut();
+        let frozen = components.find(|frozen| frozen.workload == reference);
+        if let (Some(frozen), Some(live)) = (frozen, &view.observed.workload) {
+            frozen.template.clone_from(&live.template);
+            frozen.config_maps.clone_from(&view.scope.tracked);
+        }
     }
     let at = ctx.time();
     let why = ways::brief(&again.told());
@@ -179,7 +189,7 @@ fn refuse_again(ctx: &mut Context<'_>, plan: &Plan, index: usize) {
         revision: Some(again.revision),
         from: ctx.status.stable_revision.clone(),
         requested_by: None,
-        changes: Vec::new(),
+        changes: changes_of(&stable.data, &came),
         unproven: false,
         started_at: at.clone(),
         ended_at: at,

@@ -45,7 +45,7 @@ pub(super) fn managers(
         };
         let name = &held.revision;
         return format!(
-            "{} keeps giving {target} the template of {name}, which was {why}. Belay sent the stable one back {REASSERTIONS} times in 10m and holds now. Stop what applies it, give it other content, or try that one again: {}",
+            "{} keeps giving {target} the template of {name}, which was {why}. Belay sent the stable one back {REASSERTIONS} times in 10m, holds now, and tries again once these are past. Stop what applies it, give it other content, or try that one again: {}",
             writer(workload),
             ways::order(ctx, &[(RETRY, name)])
         );
@@ -56,7 +56,7 @@ pub(super) fn managers(
         "Take the field out of one of the two, or give it there the value of the plan; newer content ends this as well"
     };
     format!(
-        "{} keeps changing what the plan holds in {target}: {fields}. Belay set it {REASSERTIONS} times in 10m and holds now. {out}. Who owns what: {}",
+        "{} keeps changing what the plan holds in {target}: {fields}. Belay set it {REASSERTIONS} times in 10m, holds now, and tries again once these are past. {out}. Who owns what: {}",
         writer(workload),
         ways::owners(ctx, &target.name)
     )

@@ -169,6 +169,11 @@ fn refused_content_that_comes_again_after_other_content_is_told_as_refused() {
         sim.run(10);
         assert_eq!((sim.image("web"), sim.reason()), ("web:3", "RolledBack"));
         assert_eq!(sim.status.history.len(), 3, "{:#?}", sim.status.history);
+        let changes = &sim.status.history[2].changes;
+        assert_eq!(
+            changes,
+            &["web: containers[app].image: web:3 → web:2-unready"]
+        );
     }
     assert_eq!(sim.status.stable_revision, stable);
     sim.deployment("web").set_image("web:4");
