@@ -454,3 +454,28 @@ fn a_release_whose_way_back_is_lost_says_so_as_long_as_it_runs() {
         ready(&sim)
     );
 }
+
+/// What is stable was released before, and something else in between: that is the
+/// older one by now.
+#[test]
+fn the_older_revision_that_is_named_is_the_one_that_was_stable_before() {
+    let mut sim = Sim::settled(templated(&[("web", "web:1")]), &[("web", "web:1")]);
+    sim.edit(|spec| spec["progressDeadline"] = json!("30s"));
+    let mut names = Vec::new();
+    for image in ["web:2", "web:1"] {
+        sim.want("web", image);
+        sim.run_to_the_end();
+        sim.run(5);
+        names.push(sim.status.stable_revision.clone().unwrap());
+    }
+    sim.want("web", "web:3-unready");
+    sim.run_until("it is sent", |sim| sim.image("web") == "web:3-unready");
+    sim.deployment("web").broken = true;
+    sim.run_until("it stalls", |sim| sim.reason() == "RollbackStalled");
+    let told = sim.condition(ConditionType::Ready).2;
+    let older = format!(
+        "go to an older one: kubectl annotate relplan shop -n prod belay.dev/undo={}",
+        names[0]
+    );
+    assert!(told.contains(&older), "{told}");
+}
