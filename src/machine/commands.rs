@@ -488,6 +488,10 @@ fn retry(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         ctx.act(Action::Replace { write });
     }
     ctx.status.refused.retain(|r| r.revision != *wanted);
+    if let Some(revision) = revision.filter(|_| !live.is_empty()) {
+        // Others that went back with the same templates do not hold them either.
+        held::lift(ctx, revision);
+    }
     for component in &mut ctx.status.components {
         component.live_digest = None;
     }

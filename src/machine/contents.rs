@@ -20,6 +20,26 @@ use crate::{
     revision::{Frozen, Revision},
 };
 
+/// What `kubectl rollout restart` sets.
+const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
+
+/// A template without the mark of `kubectl rollout restart`, which makes the same
+/// pods anew.
+pub(super) fn unrestarted(template: &Value) -> Value {
+    let mut template = template.clone();
+    let metadata = template.get_mut("metadata").and_then(Value::as_object_mut);
+    if let Some(metadata) = metadata {
+        let annotations = metadata.get_mut("annotations");
+        if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+            annotations.remove(RESTARTED_AT);
+            if annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
+    }
+    template
+}
+
 /// Digest of the contents that belong to a followed workload.
 pub(super) fn digest(tracked: &[Tracked]) -> Option<String> {
     let contents: BTreeMap<&str, &str> = tracked

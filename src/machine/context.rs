@@ -402,8 +402,14 @@ impl<'a> Context<'a> {
         let workload = target.to_ref();
         let is = |live: &RefusedTemplate| live.workload == workload && live.digest == digest;
         let refused = self.status.refused.iter();
-        let mut refused = refused.filter(|r| r.live.iter().any(is));
-        refused.any(|refused| self.is_still_asked_for(refused, target))
+        let mut refused = refused.filter(|r| r.live.iter().any(is)).peekable();
+        if refused.peek().is_none() {
+            return false;
+        }
+        let stable = self.stable().and_then(|stable| stable.data.of(target));
+        // What was released beside other content since is refused no more.
+        let is_stable = stable.is_some_and(|stable| canon::digest(&stable.template) == digest);
+        !is_stable && refused.any(|refused| self.is_still_asked_for(refused, target))
     }
 
     /// Whether what failed is asked for still; beside `target`, which is part of
@@ -422,13 +428,14 @@ impl<'a> Context<'a> {
             return true;
         };
         let now = contents::now(self, failed.scope, live);
+        let plain = contents::unrestarted(&now);
         let reference = failed.scope.target.to_ref();
         let mut known = refused.live.iter();
         let known = known.find(|live| live.workload == reference);
         let stable = self.stable().and_then(|s| s.data.of(&failed.scope.target));
         // That it went back is no content in its place.
-        stable.is_none_or(|stable| canon::equal(&stable.template, &now))
-            || known.is_none_or(|known| known.digest == canon::digest(&now))
+        stable.is_none_or(|s| canon::equal(&contents::unrestarted(&s.template), &plain))
+            || known.is_none_or(|known| [&now, &plain].map(canon::digest).contains(&known.digest))
     }
 }
 

@@ -3,12 +3,12 @@
 //! It is entered among what was refused, with a cause of its own, and ends when
 //! the undo is taken back or something else was released in its place.
 
-use super::{context::Context, desired::desired};
+use super::{contents, context::Context, desired::desired};
 use crate::{
     api::{Cause, RefusedContent, RefusedTemplate, WorkloadRef},
     fields::canon,
     plan::Plan,
-    revision::Revision,
+    revision::{Frozen, Revision},
 };
 
 /// Makes what is asked for admissible, whatever came of it before.
@@ -116,7 +116,8 @@ pub(super) fn let_others_come(ctx: &mut Context<'_>, target: &Revision) {
             continue;
         };
         let before = of(stable, &new.name);
-        if before.is_some_and(|before| !canon::equal(&before.template, &new.template)) {
+        let plain = |frozen: &Frozen| contents::unrestarted(&frozen.template);
+        if before.is_some_and(|before| !canon::equal(&plain(&before), &plain(&new))) {
             refused.live.retain(|live| live.workload == new.workload);
         }
     }

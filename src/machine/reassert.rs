@@ -25,6 +25,8 @@ use crate::{
     revision::{Frozen, Revision},
 };
 
+/// Begins what is recorded of refused content that came again.
+pub(super) const CAME_AGAIN: &str = "it came again and was put back";
 /// For how long content is awaited that belongs to what came again.
 const REST: SignedDuration = SignedDuration::from_secs(2);
 
@@ -194,7 +196,7 @@ fn refuse_again(ctx: &mut Context<'_>, plan: &Plan, index: usize, stable: &Revis
         started_at: at.clone(),
         ended_at: at,
         result: ReleaseResult::RolledBack,
-        message: Some(format!("it came again and was put back: {why}")),
+        message: Some(format!("{CAME_AGAIN}: {why}")),
     });
     prune(ctx, plan.history_limit());
 }

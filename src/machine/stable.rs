@@ -10,7 +10,9 @@ use super::{
     context::{Context, View, is_complete},
     desired::{Desired, desired},
     needs::is_news,
-    pinned, reassert, report, settle, snapshots,
+    pinned,
+    reassert::{self, CAME_AGAIN},
+    report, settle, snapshots,
     types::TemplateWrite,
     ways,
 };
@@ -157,6 +159,8 @@ pub fn holding<'a>(
     // nothing has succeeded since tells that it is still the last word.
     let last = status.history.last();
     let last = last.filter(|record| record.result == ReleaseResult::RolledBack);
+    let again = last.and_then(|record| record.message.as_deref());
+    let again = again.is_some_and(|message| message.starts_with(CAME_AGAIN));
     let last = last.and_then(|record| record.revision.as_deref());
     // Once something else was released it still stays away, and is no last word.
     let word = last_word(&status.history);
@@ -167,7 +171,7 @@ pub fn holding<'a>(
     let refused = || status.refused.iter().rev();
     let others = || {
         refused().find(|r| {
-            let followed = r.spec.is_none();
+            let followed = r.spec.is_none() || again;
             // What was undone of them stays away until something else comes.
             let present = |live: &RefusedTemplate| {
                 let mut present = scope.iter().filter(|scope| !scope.leaving);

@@ -126,6 +126,12 @@ fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, boo
         let now = contents::now(ctx, view.scope, workload);
         let plain = contents::plain(&now);
         let looks = |frozen: &Frozen| canon::equal(&contents::plain(&frozen.template), &plain);
+        // What is refused takes the place of nothing that only stays as it was: the
+        // release puts that back.
+        let stays = stable.is_some_and(|stable| canon::equal(&stable.template, &frozen.template));
+        if stays && ctx.live_refused(&view.scope.target, &canon::digest(&now)) {
+            return None;
+        }
         let known = if undo {
             // Contents and templates go back one after the other, so each may
             // be that of then while the other is still what it was before.

@@ -4,6 +4,7 @@
 use serde_json::json;
 
 use super::{
+    commands::retry,
     plans::{component, followed, reading},
     sim::*,
 };
@@ -181,4 +182,107 @@ fn refused_content_that_comes_again_after_other_content_is_told_as_refused() {
     sim.run(10);
     assert!(sim.ready(), "{:#?}", sim.status);
     assert_eq!(sim.status.history.last().unwrap().number, 4);
+}
+
+fn mixed() -> Sim {
+    let components = [component("cart", "cart:1"), followed("web")];
+    let spec = json!({"components": components, "progressDeadline": "60s"});
+    let mut sim = Sim::new(spec, &[("cart", "cart:1"), ("web", "web:1")]);
+    sim.checked = true;
+    sim.run(60);
+    assert!(sim.ready());
+    sim
+}
+
+/// Of a followed workload, while something else is released.
+#[test]
+fn refused_content_that_comes_in_mid_release_of_another_does_not_begin_it_again_and_again() {
+    let mut sim = mixed();
+    sim.deployment("web").set_image("web:2-unready");
+    sim.run_to_the_end();
+    sim.run(5);
+    sim.want("cart", "cart:3-slow");
+    sim.run_until("it is sent", |sim| sim.image("cart") == "cart:3-slow");
+    sim.deployment("web").set_image("web:2-unready");
+    sim.run(60);
+    assert_eq!(
+        (sim.image("cart"), sim.image("web")),
+        ("cart:3-slow", "web:1")
+    );
+    assert!(
+        sim.told(Reason::Superseded) < 3,
+        "{:#?}",
+        sim.status.history
+    );
+}
+
+/// The pods of what failed are made anew from what it went back to.
+#[test]
+fn a_restart_of_what_failed_is_no_correction_of_it() {
+    let mut sim = refused_with_a_template();
+    sim.deployment("cart").restart("1");
+    sim.run_to_the_end();
+    sim.deployment("web").set_image("web:2");
+    sim.run(20);
+    assert_eq!(sim.image("web"), "web:1");
+}
+
+/// It went back beside `cart`, came alone, and is stable when `cart` fails again.
+#[test]
+fn what_is_stable_by_now_is_not_refused_beside_what_failed_before() {
+    let mut sim = refused_with_contents();
+    sim.want("cart", "cart:1");
+    sim.run(5);
+    sim.configure(MAP, "green");
+    sim.run_to_the_end();
+    sim.want("cart", "cart:2-unready");
+    sim.run(90);
+    assert_eq!(
+        (sim.image("cart"), &*sim.config_maps[MAP]),
+        ("cart:1", "green")
+    );
+    assert_eq!(sim.told(Reason::Reasserted), 0, "{:#?}", sim.events);
+    assert_eq!((sim.reason(), sim.stalled()), ("RolledBack", true));
+}
+
+/// A sync tool applies it every few minutes, and something else was released.
+#[test]
+fn refused_content_of_a_mixed_plan_that_keeps_coming_is_recorded_once() {
+    let mut sim = mixed();
+    sim.want("cart", "cart:2");
+    sim.deployment("web").set_image("web:2-unready");
+    sim.run_to_the_end();
+    sim.run(5);
+    sim.want("cart", "cart:3");
+    sim.run_to_the_end();
+    let releases = sim.status.history.len();
+    for _ in 0..5 {
+        sim.deployment("web").set_image("web:2-unready");
+        sim.run(240);
+        assert_eq!((sim.image("web"), sim.reason()), ("web:1", "RolledBack"));
+    }
+    assert_eq!(
+        sim.status.history.len(),
+        releases + 1,
+        "{:#?}",
+        sim.status.history
+    );
+}
+
+/// The template stands in two records.
+#[test]
+fn a_retry_brings_all_of_it_whatever_else_went_back_with_a_part() {
+    let mut sim = refused_with_a_template();
+    let first = sim.status.refused.last().unwrap().revision.clone();
+    sim.deployment("web").set_image("web:2");
+    sim.deployment("cart").set_image("cart:3-unready");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert_eq!(sim.status.refused.len(), 2);
+    retry(&mut sim, &first);
+    sim.run(5);
+    assert_eq!(
+        (sim.image("cart"), sim.image("web")),
+        ("cart:2-unready", "web:2")
+    );
 }
