@@ -158,7 +158,8 @@ fn news(ctx: &Context<'_>, plan: &Plan) -> (bool, bool, bool) {
         let digest = canon::digest(&now);
         let seen = component.is_some_and(|c| c.live_digest.as_ref() == Some(&digest));
         fresh |= !seen;
-        live |= !at_stable && component.is_none_or(|c| c.live_digest.as_ref() != Some(&digest));
+        // Refused content that comes again is nothing newer.
+        live |= !at_stable && !seen && !ctx.live_refused(&view.scope.target, &digest);
         moved |= known
             .iter()
             .any(|f| stable.is_some_and(|s| !canon::equal(&s.template, &f.template)));

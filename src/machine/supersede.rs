@@ -138,7 +138,9 @@ fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, boo
             let moved = moved.iter().filter_map(|r| r.data.of(&view.scope.target));
             let all: Vec<&Frozen> = stable.into_iter().chain([frozen]).chain(moved).collect();
             let kept = |now: &Tracked| all.iter().any(|then| then.config_maps.contains(now));
-            all.iter().any(|then| looks(then)) && view.scope.tracked.iter().all(kept)
+            // Of a workload that has a template by now they come by snapshot.
+            let own = view.scope.template.is_some() || view.scope.tracked.iter().all(kept);
+            all.iter().any(|then| looks(then)) && own
         } else {
             canon::equal(&frozen.template, &now)
         };

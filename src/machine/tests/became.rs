@@ -229,3 +229,21 @@ fn an_undo_that_waits_and_is_overtaken_by_contents_says_so_and_names_nobody() {
     assert!(!held);
     assert_eq!(sim.configuration("web"), [Some("new")]);
 }
+
+/// Of all of it the plan owns nothing: what it wants is refused.
+#[test]
+fn an_undo_between_revisions_of_before_the_template_is_carried_out() {
+    let mut sim = ready(reading("web", MAP));
+    sim.deployment("web").set_image("web:1.1");
+    sim.run_to_the_end();
+    sim.edit(|spec| *spec = plan(configured("web", "web:2-unready", MAP)));
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.run_until("the end", |sim| sim.phase() == Phase::Stable);
+    assert_eq!(sim.image("web"), "web:1.1");
+    let first = sim.status.history[0].from.clone().unwrap();
+    undo(&mut sim, &first);
+    sim.run_until("the undo", |sim| sim.reason() == "Undone");
+    sim.run(60);
+    assert_eq!((sim.image("web"), sim.reason()), ("web:1", "Undone"));
+    assert_eq!(sim.configuration("web"), [Some("old")]);
+}

@@ -286,3 +286,20 @@ fn a_retry_brings_all_of_it_whatever_else_went_back_with_a_part() {
         ("cart:2-unready", "web:2")
     );
 }
+
+/// Nor is it newer content where a release stopped.
+#[test]
+fn refused_content_that_comes_where_a_release_is_frozen_lets_nothing_go_on() {
+    let mut sim = mixed();
+    sim.deployment("web").set_image("web:2-unready");
+    sim.run_to_the_end();
+    sim.run(5);
+    sim.edit(|spec| spec["onFailure"] = json!("Freeze"));
+    sim.want("cart", "cart:3-unready");
+    sim.run_until("it is frozen", |sim| sim.phase() == Phase::Frozen);
+    let releases = sim.status.history.len();
+    sim.deployment("web").set_image("web:2-unready");
+    sim.run(120);
+    assert_eq!(sim.phase(), Phase::Frozen, "{:#?}", sim.status);
+    assert_eq!(sim.status.history.len(), releases);
+}
