@@ -102,23 +102,36 @@ pub(super) fn let_come(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     });
 }
 
-/// Lets come again what went back beside a followed workload of which other
-/// content was released since: it is new beside that.
+/// Lets come again what went back beside content in whose place other content was
+/// released since: it is new beside that.
 pub(super) fn let_others_come(ctx: &mut Context<'_>, target: &Revision) {
-    let of = |revision: Option<&Revision>, name: &str| {
+    let of = |revision: Option<&Revision>, workload: &WorkloadRef| {
         let mut frozen = revision?.data.components.iter();
-        frozen.find(|frozen| frozen.name == name).cloned()
+        frozen.find(|frozen| frozen.workload == *workload).cloned()
     };
     let stable = ctx.stable();
+    let is_changed = |workload: &WorkloadRef| {
+        let plain = |frozen: Frozen| contents::unrestarted(&frozen.template);
+        let now = of(Some(target), workload).map(plain);
+        let before = of(stable, workload).map(plain);
+        now.zip(before)
+            .is_some_and(|(now, before)| !canon::equal(&now, &before))
+    };
     for refused in &mut ctx.status.refused {
-        let failed = refused.component.as_deref();
-        let Some(new) = failed.and_then(|failed| of(Some(target), failed)) else {
+        if matches!(refused.cause, Cause::Undone | Cause::StatusLost) {
             continue;
-        };
-        let before = of(stable, &new.name);
-        let plain = |frozen: &Frozen| contents::unrestarted(&frozen.template);
-        if before.is_some_and(|before| !canon::equal(&plain(&before), &plain(&new))) {
-            refused.live.retain(|live| live.workload == new.workload);
+        }
+        let mut components = target.data.components.iter();
+        let failed = components.find(|f| Some(&f.name) == refused.component.as_ref());
+        let is_failed =
+            |live: &RefusedTemplate| failed.is_none_or(|failed| failed.workload == live.workload);
+        let corrected = |live: &RefusedTemplate| is_failed(live) && is_changed(&live.workload);
+        if refused.live.iter().any(corrected) {
+            // What was corrected stays refused itself.
+            refused.live.retain(corrected);
+            refused.spec = None;
+        } else if failed.is_some_and(|failed| is_changed(&failed.workload)) {
+            refused.live.clear();
         }
     }
     let says = |refused: &RefusedContent| refused.spec.is_some() || !refused.live.is_empty();

@@ -301,6 +301,11 @@ pub(super) fn caveats(ctx: &mut Context<'_>) -> String {
             "{text}; {workload} names configmap {name} also where the template of the plan does not, and there it reads what {name} holds, also after a rollback"
         );
     }
+    for (workload, name, snapshot) in instead(ctx) {
+        text = format!(
+            "{text}; {workload} names configmap {snapshot} in the place of {name}, as the plan had put it there, and reads what that keeps; apply its own manifest to let it read {name}"
+        );
+    }
     let in_use = in_use(ctx).into_iter();
     let lacks = in_use.filter_map(|tracked| keep(ctx, &tracked, true).err());
     let lacks: Vec<String> = lacks.filter_map(in_doubt).collect();
@@ -326,6 +331,33 @@ fn beside(ctx: &Context<'_>) -> Vec<(String, String)> {
         beside.extend(both.map(|t| (view.scope.target.to_string(), t.name.clone())));
     }
     beside
+}
+
+/// Followed workloads that name a snapshot in the place of a tracked ConfigMap,
+/// with both.
+fn instead(ctx: &Context<'_>) -> Vec<(String, String, String)> {
+    let mut instead = Vec::new();
+    for view in ctx.components().filter(|v| v.scope.template.is_none()) {
+        let live = view.observed.workload.as_ref();
+        let names = live.map(|live| names(&live.template)).unwrap_or_default();
+        for tracked in view
+            .scope
+            .tracked
+            .iter()
+            .filter(|t| !names.contains(&t.name))
+        {
+            let is_snapshot = |name: &&String| {
+                let digest = name.strip_prefix(&tracked.name);
+                let digest = digest.and_then(|rest| rest.strip_prefix('-'));
+                digest.is_some_and(|d| d.len() == 10 && d.bytes().all(|b| b.is_ascii_hexdigit()))
+            };
+            if let Some(snapshot) = names.iter().find(is_snapshot) {
+                let workload = view.scope.target.to_string();
+                instead.push((workload, tracked.name.clone(), snapshot.clone()));
+            }
+        }
+    }
+    instead
 }
 
 /// What a plan at rest counts on: what its stable revision holds, which is only

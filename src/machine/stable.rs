@@ -207,11 +207,14 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         let undone = ctx.status.history.last().filter(|record| {
             record.kind == ReleaseKind::Undo && record.result == ReleaseResult::Succeeded
         });
+        let by = undone.and_then(|record| record.requested_by.as_ref());
+        let by = by.map_or_else(String::new, |by| format!(" by {by}"));
         let (what, reason) = if refused.cause == Cause::Undone {
-            (format!("undone: {}. ", refused.message), Reason::Undone)
-        } else if let Some(record) = undone {
-            let by = record.requested_by.as_ref();
-            let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+            // The last of several undos is what is live.
+            let text = format!("{revision} was asked for{by} in its place");
+            let text = undone.map_or(&refused.message, |_| &text);
+            (format!("undone: {text}. "), Reason::Undone)
+        } else if undone.is_some() {
             let why = ways::brief(&refused.told());
             let text = format!(
                 "undone: {revision} was asked for{by}. {} was rolled back before: {why}. ",

@@ -8,7 +8,7 @@ use super::{
     plans::{configured, followed, reading},
     sim::*,
 };
-use crate::api::{Cause, Phase, Reason, ReleaseResult};
+use crate::api::{Cause, ConditionType, Phase, Reason, ReleaseResult};
 
 const MAP: &str = "settings";
 
@@ -246,4 +246,20 @@ fn an_undo_between_revisions_of_before_the_template_is_carried_out() {
     sim.run(60);
     assert_eq!((sim.image("web"), sim.reason()), ("web:1", "Undone"));
     assert_eq!(sim.configuration("web"), [Some("old")]);
+}
+
+/// The plan gives up its template, and the workload keeps the snapshot in it.
+#[test]
+fn a_followed_workload_that_reads_a_snapshot_still_is_told() {
+    let mut sim = ready(configured("web", "web:2", MAP));
+    sim.edit(|spec| *spec = plan(reading("web", MAP)));
+    sim.run(30);
+    assert!(sim.ready(), "{:#?}", sim.status);
+    let told = |sim: &Sim| sim.condition(ConditionType::Ready).2.to_owned();
+    let text = "in the place of settings, as the plan had put it there";
+    assert!(told(&sim).contains(text), "{}", told(&sim));
+    sim.deployment("web").mount(MAP);
+    sim.run_to_the_end();
+    sim.run(5);
+    assert!(sim.ready() && !told(&sim).contains(text), "{}", told(&sim));
 }

@@ -2,7 +2,7 @@
 
 use super::sim::Sim;
 use crate::{
-    api::{Cause, ConditionType, ReleasePlanStatus, Stage},
+    api::{Cause, ConditionType, RefusedContent, ReleasePlanStatus, Stage},
     config_maps::{Tracked, names, rewrite},
     fields::{FieldSet, canon, project},
     machine::{Action, Decision, TemplateWrite, World, context::is_complete},
@@ -343,27 +343,17 @@ fn refused_content_is_not_released(sim: &Sim, decision: &Decision) {
     let find = |name: &String| sim.revisions.get(name);
     let stable = status.stable_revision.as_ref().and_then(find);
     for refused in &status.refused {
+        let stable = stable.map(|stable| &stable.data);
+        let corrected = |part| is_corrected(refused, part, &target.data, stable);
         let again = refused.spec.as_ref() == Some(&target.data.spec)
-            && stable.is_none_or(|stable| stable.data.spec != target.data.spec);
+            && stable.is_none_or(|stable| stable.spec != target.data.spec);
+        let again = again && !corrected(None);
         assert!(!again, "release {} has refused content", release.number);
         for template in &refused.live {
             let again = target.data.components.iter().any(|frozen| {
                 let same = |f: &Frozen| canon::digest(&f.template) == template.digest;
                 let before =
-                    stable.and_then(|s| s.data.components.iter().find(|f| f.name == frozen.name));
-                // Beside other content of what failed it is new.
-                let of = |data: &RevisionData| {
-                    let failed = refused.component.as_ref();
-                    let mut components = data.components.iter();
-                    components.find(|f| Some(&f.name) == failed).cloned()
-                };
-                let failed = of(&target.data).filter(|failed| failed.name != frozen.name);
-                let is_new = failed.is_some_and(|failed| match &refused.spec {
-                    Some(spec) if failed.partial_digest.is_some() => *spec != target.data.spec,
-                    _ => stable
-                        .and_then(|s| of(&s.data))
-                        .is_some_and(|s| s.template != failed.template),
-                });
+                    stable.and_then(|s| s.components.iter().find(|f| f.name == frozen.name));
                 // What a template of the plan asks for anew is no live template.
                 let own = frozen.partial_digest.is_some();
                 let anew = own && before.is_none_or(|b| b.partial_digest != frozen.partial_digest);
@@ -371,11 +361,37 @@ fn refused_content_is_not_released(sim: &Sim, decision: &Decision) {
                     && !anew
                     && same(frozen)
                     && !before.is_some_and(same)
-                    && !is_new
+                    && !corrected(Some(frozen))
             });
             assert!(!again, "release {} has a refused template", release.number);
         }
     }
+}
+
+/// Beside other content of what failed, what went back with it is new. The part
+/// is a component, or what the plan says.
+fn is_corrected(
+    refused: &RefusedContent,
+    part: Option<&Frozen>,
+    target: &RevisionData,
+    stable: Option<&RevisionData>,
+) -> bool {
+    if matches!(refused.cause, Cause::Undone | Cause::StatusLost) {
+        return false;
+    }
+    let other_spec = refused.spec.as_ref().is_some_and(|s| *s != target.spec);
+    let other_spec = part.is_some() && other_spec;
+    let mut components = target.components.iter();
+    components.any(|now| {
+        let failed = refused.component.as_ref();
+        let mut before = stable.into_iter().flat_map(|stable| &stable.components);
+        let before = before.find(|before| before.workload == now.workload);
+        let changed = before.is_some_and(|before| before.template != now.template);
+        let templated = now.partial_digest.is_some();
+        part.is_none_or(|part| part.workload != now.workload)
+            && failed.is_none_or(|failed| *failed == now.name)
+            && if templated { other_spec } else { changed }
+    })
 }
 
 fn memory_is_bounded(decision: &Decision) {

@@ -303,3 +303,42 @@ fn refused_content_that_comes_where_a_release_is_frozen_lets_nothing_go_on() {
     assert_eq!(sim.phase(), Phase::Frozen, "{:#?}", sim.status);
     assert_eq!(sim.status.history.len(), releases);
 }
+
+/// The other way round: what the plan says went back beside a followed workload.
+#[test]
+fn content_of_the_plan_that_went_back_beside_what_failed_comes_with_its_correction() {
+    let mut sim = mixed();
+    sim.want("cart", "cart:2");
+    sim.deployment("web").set_image("web:2-unready");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert_eq!((sim.image("cart"), sim.reason()), ("cart:1", "RolledBack"));
+    sim.deployment("web").set_image("web:3");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert_eq!((sim.image("cart"), sim.image("web")), ("cart:2", "web:3"));
+    assert!(sim.ready(), "{:#?}", sim.status);
+    sim.deployment("web").set_image("web:2-unready");
+    sim.run(10);
+    assert_eq!((sim.image("web"), sim.reason()), ("web:3", "RolledBack"));
+}
+
+/// Nobody knows what was wrong with it but the person who ended it.
+#[test]
+fn what_was_aborted_together_comes_again_beside_other_content_of_a_part() {
+    let mut sim = mixed();
+    sim.want("cart", "cart:2-slow");
+    sim.deployment("web").set_image("web:2");
+    sim.run_until("it is sent", |sim| sim.image("cart") == "cart:2-slow");
+    sim.facts.abort = sim.status.target_revision.clone();
+    sim.dirty = true;
+    sim.run_to_the_end();
+    sim.run(5);
+    assert_eq!((sim.image("cart"), sim.image("web")), ("cart:1", "web:1"));
+    sim.deployment("web").set_image("web:2");
+    sim.want("cart", "cart:3");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert_eq!((sim.image("cart"), sim.image("web")), ("cart:3", "web:2"));
+    assert!(sim.ready(), "{:#?}", sim.status);
+}
