@@ -165,23 +165,26 @@ pub fn holding<'a>(
     // Once something else was released it still stays away, and is no last word.
     let word = last_word(&status.history);
     let is_undone = word.is_some_and(|record| record.kind == ReleaseKind::Undo);
-    // What the plan asks for itself comes first: that is what a person can try
-    // again.
+    let is_last = |r: &&RefusedContent| {
+        let followed = r.spec.is_none() || again;
+        followed && r.cause != Cause::Undone && last == Some(r.revision.as_str())
+    };
+    // Then what the plan asks for itself, which a person can try again.
     let same = |r: &&RefusedContent| content.is_some() && r.spec.as_deref() == content;
     let refused = || status.refused.iter().rev();
     let others = || {
         refused().find(|r| {
-            let followed = r.spec.is_none() || again;
             // What was undone of them stays away until something else comes.
             let present = |live: &RefusedTemplate| {
                 let mut present = scope.iter().filter(|scope| !scope.leaving);
                 present.any(|scope| scope.target.to_ref() == live.workload)
             };
             let undone = is_undone && r.cause == Cause::Undone && r.live.iter().any(present);
-            undone || (followed && last == Some(r.revision.as_str()))
+            undone || (r.spec.is_none() && last == Some(r.revision.as_str()))
         })
     };
-    refused().find(same).or_else(others)
+    let first = refused().find(is_last);
+    first.or_else(|| refused().find(same)).or_else(others)
 }
 
 /// The verdict on a plan of which nothing is new.

@@ -219,6 +219,16 @@ fn what_people_do_to_a_workload_that_went_back_to_before_the_plan_is_judged() {
         assert_eq!(sim.status.history.len(), before + 2);
     }
     assert_eq!(sim.status.stable_revision, stable);
+    // And why it went back is told, not why the content of the plan did before.
+    let last = sim.status.history.last().unwrap();
+    let (told, revision) = (
+        sim.condition(ConditionType::Ready).2,
+        last.revision.as_ref(),
+    );
+    assert!(
+        told.contains(&format!("belay.dev/retry={}", revision.unwrap())),
+        "{told}"
+    );
 }
 
 #[test]
