@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::before::{Before, before, is_live};
 use crate::{
-    api::{ABORT, ConditionType, Phase, RETRY, ReleasePlanStatus, Stage, StoredPlan, UNDO},
+    api::{ABORT, ConditionType, Phase, RETRY, Reason, ReleasePlanStatus, Stage, StoredPlan, UNDO},
     cli::{
         access::quoted,
         status::{Caller, verdict::held},
@@ -104,7 +104,13 @@ impl Verb {
         let empty = ReleasePlanStatus::default();
         let status = plan.status.as_ref().unwrap_or(&empty);
         match self {
-            Self::Abort => abort(about, status, named).map(|r| annotation(ABORT, r)),
+            Self::Abort => {
+                let order = abort(about, status, named).map(|r| annotation(ABORT, r));
+                order.map_err(|refusal| Refusal {
+                    soon: refusal.soon || begins(plan, status),
+                    ..refusal
+                })
+            }
             Self::Undo => undo(about, status, named),
             Self::Retry => retry(about, plan, status, named).map(|r| annotation(RETRY, r)),
             Self::Pause => Ok(paused(name, plan, true)),
@@ -128,6 +134,16 @@ fn paused(name: &str, plan: &StoredPlan, wanted: bool) -> Order {
         (false, false) => Order::Nothing(format!("{name} is not paused")),
         _ => Order::Paused(wanted),
     }
+}
+
+/// Whether a release is about to begin: an edit that nobody has looked at, or content
+/// that is prepared.
+fn begins(plan: &StoredPlan, status: &ReleasePlanStatus) -> bool {
+    let unseen = status.observed_generation < plan.metadata.generation;
+    let settles = status.conditions.iter().any(|condition| {
+        condition.type_ == "Ready" && condition.reason == Reason::Settling.as_str()
+    });
+    abortable(status).is_none() && (unseen || settles)
 }
 
 fn abort<'a>(

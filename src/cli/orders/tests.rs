@@ -136,6 +136,9 @@ fn an_abort_of_what_has_no_name_yet_says_what_is_live() {
     assert!(soon(&plan).unwrap_err().soon);
     let new = settles(&[]);
     assert!(!soon(&new).unwrap_err().soon);
+    let unseen = with(|plan| plan["metadata"]["generation"] = json!(99));
+    assert!(soon(&unseen).unwrap_err().soon);
+    assert!(!soon(&with(|_| {})).unwrap_err().soon);
     expect!["shop is preparing a release that has no name yet; nothing of it is live | to keep it from going on: belay pause shop -n s"]
         .assert_eq(&sent(Verb::Abort, &new, None));
 }

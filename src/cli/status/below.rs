@@ -190,11 +190,13 @@ fn fail_fast(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentVi
     };
     let restarted = format!("as soon as a container has restarted {times}");
     let due = |pod: &&&PodTrouble| pod.restarts >= limit && pod.reason == "CrashLoopBackOff";
-    let since = new.iter().filter(due).filter_map(|pod| pod.since.clone());
-    // It comes with the container's end, for which an operator that runs watches.
+    // An operator that runs ends it with the restart that makes it due; the kubelet
+    // has waited since then where there was another one.
+    let is_over = |pod: &&&PodTrouble| pod.restarts > limit || facts.is_long(pod.since.as_ref());
+    let since = new.iter().filter(due).filter(is_over);
     if let Some(due) = since
-        .max_by_key(|at| at.0)
-        .filter(|at| facts.is_long(Some(at)))
+        .filter_map(|pod| pod.since.clone())
+        .min_by_key(|at| at.0)
         && let Some(ready) = condition(facts.status, ConditionType::Ready)
     {
         let message = format!(

@@ -313,8 +313,11 @@ fn a_crash_loop_that_nobody_judged_asks_for_the_operator() {
             .contains("as soon as a container has restarted 3 times"),
         "{overdue:?}"
     );
+    // Each further restart begins its own time anew.
+    let again = with(5, "2026-03-01T03:04:10Z");
+    assert_eq!(again.reason, "Overdue", "{again:?}");
     for working in [
-        with(5, "2026-03-01T03:04:10Z"),
+        with(3, "2026-03-01T03:04:10Z"),
         with(2, "2026-03-01T03:03:40Z"),
     ] {
         assert_eq!(working.health, Health::Working, "{working:?}");
