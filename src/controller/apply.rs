@@ -12,12 +12,12 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Context, ReconcileError, error::judged, snapshots};
+use super::{Context, ReconcileError, snapshots, templates};
 use crate::{
     api::{FIELD_MANAGER, FINALIZER, ORDERED_BY, PLAN_UID, StoredPlan},
-    cluster::{self, ApplyFailure, apply_body, classify, deployments},
+    cluster::{ApplyFailure, classify, deployments},
     fields::{FieldSet, owning_exactly},
-    machine::{Action, TemplateWrite},
+    machine::Action,
     plan::{Stamps, Target},
     revision::Revision,
 };
@@ -125,8 +125,8 @@ async fn carry_out(
             resource_version,
         } => snapshots::write_back(ctx, plan, tracked, uid, resource_version).await,
         Action::PruneRevisions { keep } => prune(ctx, plan, keep).await,
-        Action::Apply { write } => apply_template(ctx, &namespace, write).await,
-        Action::Replace { write } => replace_template(ctx, &namespace, write).await,
+        Action::Apply { write } => templates::apply(&ctx.client, &namespace, write).await,
+        Action::Replace { write } => templates::replace(&ctx.client, &namespace, write).await,
         Action::Own {
             target,
             uid,
@@ -181,7 +181,7 @@ pub(super) fn json_patch(operations: Vec<Value>, doing: &str) -> Result<Patch<()
         .map_err(unserialisable(doing.to_owned()))
 }
 
-fn unserialisable(doing: String) -> impl FnOnce(serde_json::Error) -> ReconcileError {
+pub(super) fn unserialisable(doing: String) -> impl FnOnce(serde_json::Error) -> ReconcileError {
     |error| ReconcileError::Api {
         doing,
         source: Box::new(kube::Error::SerdeError(error)),
@@ -336,52 +336,6 @@ async fn prune_revisions(
     Ok(())
 }
 
-async fn apply_template(
-    ctx: &Context,
-    namespace: &str,
-    write: &TemplateWrite,
-) -> Result<(), ReconcileError> {
-    let TemplateWrite {
-        target,
-        uid,
-        resource_version,
-        template,
-        ..
-    } = write;
-    let body = apply_body(namespace, target, uid, resource_version, template);
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    deployments(&ctx.client, namespace)
-        .patch(&target.name, &params, &Patch::Apply(&body))
-        .await
-        .map(drop)
-        .map_err(|error| judged(target, classify(&error)))
-}
-
-async fn replace_template(
-    ctx: &Context,
-    namespace: &str,
-    write: &TemplateWrite,
-) -> Result<(), ReconcileError> {
-    let TemplateWrite {
-        target,
-        uid,
-        resource_version,
-        template,
-        ..
-    } = write;
-    let patch = cluster::replace_template(uid, resource_version, template)
-        .map_err(unserialisable(format!("replace the template of {target}")))?;
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    deployments(&ctx.client, namespace)
-        .patch(&target.name, &params, &patch)
-        .await
-        .map(drop)
-        .map_err(|error| judged(target, classify(&error)))
-}
-
 /// Makes Belay own exactly some fields of the pod template; values and
 /// generation stay. An apply without the fields would take the values with them.
 async fn own(
@@ -440,7 +394,7 @@ pub(super) async fn own_as_read(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config_maps::Tracked;
+    use crate::{config_maps::Tracked, machine::TemplateWrite};
 
     fn write(name: &str, config_maps: &[&str]) -> Action {
         let target = Target {
@@ -453,6 +407,7 @@ mod tests {
                 uid: "u".to_owned(),
                 resource_version: "1".to_owned(),
                 template: json!({}),
+                seen: String::new(),
                 config_maps: config_maps.iter().map(|&name| name.to_owned()).collect(),
             },
         }

@@ -19,6 +19,7 @@ mod record;
 mod revisions;
 mod snapshots;
 mod sweep;
+mod templates;
 mod trials;
 mod turns;
 mod views;

@@ -401,6 +401,7 @@ pub(super) fn write(
         uid: workload.uid.clone(),
         resource_version: workload.resource_version.clone(),
         template,
+        seen: canon::digest(&workload.template),
         // Filled in where all revisions are known; see `Context::finish`.
         config_maps: BTreeSet::new(),
     }

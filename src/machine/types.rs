@@ -343,6 +343,8 @@ pub struct TemplateWrite {
     pub resource_version: String,
     /// The template.
     pub template: Value,
+    /// Digest of the live template that the decision was made on.
+    pub seen: String,
     /// ConfigMaps that the workload has something to do with: if one of them
     /// cannot be kept or written in this pass, the template has to wait.
     pub config_maps: BTreeSet<String>,
