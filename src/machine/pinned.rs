@@ -192,6 +192,10 @@ fn moved(ctx: &Context<'_>, frozen: &Frozen) -> BTreeMap<String, String> {
         let source = ctx.input.world.config_maps.get(&tracked.name);
         let source = source.filter(|_| names.contains(&tracked.name));
         let Some(source) = source else { return false };
+        if frozen.partial_digest.is_none() && names.contains(&tracked.snapshot) {
+            // It came back already; what kept its name then is not the plan's.
+            return false;
+        }
         if source.unreadable.is_some() {
             let mut seen = ctx.input.status.config_maps.iter();
             let seen = seen.find(|seen| seen.name == tracked.name);

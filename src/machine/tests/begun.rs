@@ -47,6 +47,19 @@ fn web_fails_while_contents_move(sim: &mut Sim) -> String {
     web.unwrap().revision.clone()
 }
 
+/// Until the status says that a release goes back, and nothing went back yet.
+fn before_the_first_write_of_the_rollback(sim: &mut Sim) {
+    for _ in 0..2000 {
+        sim.elapse();
+        while sim.pass() {
+            if sim.phase() == Phase::Rollback {
+                return;
+            }
+        }
+    }
+    panic!("no rollback: {:#?}", sim.status);
+}
+
 #[test]
 fn a_refused_template_of_one_workload_is_none_of_another_whose_contents_moved() {
     let cart = configured("cart", "cart:2-unready", VOLUME);
@@ -84,7 +97,9 @@ fn stable_content_is_not_refused_where_its_surroundings_came_back_with_snapshots
     let cart = sim.deployment("cart");
     cart.edit(&[PROXY[0], PROXY[1], PROXY[2], "f:image"], json!("envoy:2"));
     cart.broken = true;
-    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    before_the_first_write_of_the_rollback(&mut sim);
+    let proxy = &sim.deployments["cart"].template["spec"]["containers"][1];
+    assert_eq!(proxy["image"], "envoy:2", "{proxy:#}");
     sim.configure(VOLUME, "new");
     let cart = sim.deployment("cart");
     cart.broken = false;
@@ -93,6 +108,9 @@ fn stable_content_is_not_refused_where_its_surroundings_came_back_with_snapshots
     let refused = &sim.status.refused;
     let is_refused = refused.iter().any(|r| r.spec.as_deref() == Some(&stable));
     assert!(!is_refused, "{refused:#?}");
+    // All of the template came back, not what the plan says of it alone.
+    let proxy = &sim.deployments["cart"].template["spec"]["containers"][1];
+    assert_eq!(proxy["image"], "envoy:1", "{proxy:#}");
     sim.configure(VOLUME, "old");
     sim.run_until("what was stable", |sim| {
         sim.ready() && sim.parsed().unwrap().content() == stable
@@ -139,6 +157,13 @@ fn names_that_the_plan_does_not_own_stay_where_the_contents_moved() {
     sim.run(120);
     assert_eq!(sim.status.history.len(), releases);
     assert_eq!(sim.journal.len(), writes, "{:#?}", sim.journal);
+    let writes = sim.writes_on("cart");
+    sim.deployment("web").set_image("web:2-unready");
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.run_until("the end", |sim| sim.phase() == Phase::Stable);
+    let proxy = &sim.deployments["cart"].template["spec"]["containers"][1];
+    assert_eq!(proxy["envFrom"], sidecar());
+    assert_eq!(sim.writes_on("cart"), writes, "{:#?}", sim.journal);
 }
 
 /// A stable revision keeps what `cart` read before the plan. `web` joins with
@@ -156,6 +181,8 @@ fn what_one_template_only_named_is_not_written_back_for_another() {
     sim.run_until("both are known", |sim| {
         sim.ready() && sim.status.release.is_none()
     });
+    let touched: Vec<_> = sim.status.history.iter().skip(2).collect();
+    assert!(touched.is_empty(), "{touched:#?}");
     sim.configure(VOLUME, "newer");
     sim.deployment("web").set_image("web:2-unready");
     sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
