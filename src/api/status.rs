@@ -173,6 +173,9 @@ pub struct ComponentStatus {
     /// entry means that somebody took them back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub written_at: Vec<MicroTime>,
+    /// When refused content of it came again last and was put back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub put_back_at: Option<MicroTime>,
 }
 
 /// What is happening to a component.
@@ -369,19 +372,25 @@ pub struct RefusedContent {
     /// Component that failed, where it was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component: Option<String>,
+    /// Whether other content of that component was released since. The rest is
+    /// then refused only together with what failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub corrected: bool,
     /// What was seen.
     pub message: String,
     /// When it was refused.
     pub at: Time,
 }
 
-/// The template of a followed workload that was rolled back.
+/// A form in which the template of a followed workload was rolled back: with the
+/// contents of its ConfigMaps, or either of the two beside what is stable of the
+/// other.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RefusedTemplate {
     /// The workload, whatever its component is called by now.
     pub workload: WorkloadRef,
-    /// Digest of its live template.
+    /// Digest of that template.
     pub digest: String,
 }
 

@@ -23,6 +23,10 @@ use crate::{
     plan::{abortable, current, failed, is_gone_from_plan, retryable, unbegun, undoable},
 };
 
+/// For how long an abort that is given again is the same one: two people, or one
+/// who pressed twice.
+const TWICE: Duration = Duration::from_secs(10);
+
 /// What becomes of an order.
 enum Outcome {
     /// It was carried out, and decides this pass.
@@ -225,6 +229,12 @@ fn abort(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         }
         None => return ignored("its release has ended already".to_owned()),
     }
+    if stage == Stage::Restore && was_just_given(ctx) {
+        return ignored(format!(
+            "it was aborted a moment ago and goes back; to end that where it is, give the order again {} s after the first",
+            TWICE.as_secs()
+        ));
+    }
     match stage {
         Stage::Restore => stopped::keep(ctx, &by(command)),
         Stage::Stopped => stopped::back(ctx, &by(command)),
@@ -237,6 +247,16 @@ fn abort(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         }
     }
     Outcome::Taken
+}
+
+/// Whether the way back began with an abort, so short a time ago that another one
+/// was meant for the release as well.
+fn was_just_given(ctx: &Context<'_>) -> bool {
+    ctx.release().is_some_and(|release| {
+        let failure = release.failure.as_ref();
+        let aborted = failure.is_some_and(|failure| failure.cause == Cause::Aborted);
+        aborted && ctx.since(&release.stage_since) < TWICE
+    })
 }
 
 /// Takes an undo back of which nothing was written yet.

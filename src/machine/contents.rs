@@ -94,6 +94,16 @@ pub(super) fn plain(template: &Value) -> Value {
     template
 }
 
+/// A template with the annotation of another, or without one if that has none.
+pub(super) fn stamped_as(template: &Value, other: &Value) -> Value {
+    let mut stamped = plain(template);
+    if let Some(stamp) = stamp(other) {
+        // Nothing can be in the way of it in a template that is stored.
+        let _ = graft(&mut stamped, &path(), json!(stamp));
+    }
+    stamped
+}
+
 /// The template of a followed workload with the annotation for the contents
 /// that its ConfigMaps have now. Contents that a revision knows keep the
 /// annotation that they have there, so that nothing restarts for them.

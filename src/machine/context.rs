@@ -3,26 +3,24 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use k8s_openapi::{
-    apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
-    jiff::Timestamp,
-};
-use serde_json::Value;
-
 use super::{
-    Action, Decision, EventNote, Input, Observed, Scope, Workload, adopt, commands, contents,
-    deletion, rebuild,
+    Action, Decision, EventNote, Input, Observed, Scope, Workload, adopt, commands, deletion,
+    rebuild,
     report::{self, stalled_since},
     restore, rollout, scope, settle, snapshots, stable, stopped,
 };
 use crate::{
     api::{
-        Cause, ComponentStatus, DecisionEntry, HandledCommand, Phase, Reason, RefusedContent,
-        RefusedTemplate, ReleasePlanStatus, ReleaseProgress, Stage,
+        ComponentStatus, DecisionEntry, HandledCommand, Phase, Reason, ReleasePlanStatus,
+        ReleaseProgress, Stage,
     },
     fields::{FieldSet, canon, project},
     plan::{Plan, Target, current},
     revision::{Frozen, Revision},
+};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
+    jiff::Timestamp,
 };
 
 /// Entries kept in `status.decisions`.
@@ -385,73 +383,6 @@ impl<'a> Context<'a> {
         let component = self.status.components.get_mut(at)?;
         component.name.clone_from(&scope.name);
         Some(component)
-    }
-
-    /// Whether the content of the spec was refused. The stable templates hold
-    /// instead.
-    pub(super) fn spec_refused(&self, plan: &Plan) -> bool {
-        let refused = self.status.refused.iter();
-        let mut refused = refused.filter(|r| r.spec.as_deref() == Some(plan.content()));
-        refused.any(|refused| !self.is_corrected(refused, None))
-    }
-
-    /// Whether a live template of a workload was refused. What only went back
-    /// beside the component that failed is refused with it: beside other content
-    /// of that one it is new.
-    pub(super) fn live_refused(&self, target: &Target, digest: &str) -> bool {
-        let workload = target.to_ref();
-        let is = |live: &RefusedTemplate| live.workload == workload && live.digest == digest;
-        let refused = self.status.refused.iter();
-        let mut refused = refused.filter(|r| r.live.iter().any(is)).peekable();
-        if refused.peek().is_none() {
-            return false;
-        }
-        let stable = self.stable().and_then(|stable| stable.data.of(target));
-        // What was released beside other content since is refused no more.
-        let is_stable = stable.is_some_and(|stable| canon::digest(&stable.template) == digest);
-        !is_stable && refused.any(|refused| !self.is_corrected(refused, Some(target)))
-    }
-
-    /// Whether what failed, or where nothing says what that was, anything else that
-    /// went back with a part, has other content by now. The part is a workload, or
-    /// what the plan says.
-    fn is_corrected(&self, refused: &RefusedContent, part: Option<&Target>) -> bool {
-        // What an undo brings is in the place of nothing that failed.
-        let undo = self.release().is_some_and(|release| release.undo.is_some());
-        if undo || matches!(refused.cause, Cause::Undone | Cause::StatusLost) {
-            return false;
-        }
-        let plan = self.input.plan;
-        let says_other = |spec: &String| plan.is_ok_and(|plan| plan.content() != spec);
-        let mut others = self.components().filter(|v| Some(&v.scope.target) != part);
-        let Some(failed) = &refused.component else {
-            let other = refused.spec.as_ref().filter(|_| part.is_some());
-            return other.is_some_and(says_other) || others.any(|v| self.is_other(refused, v));
-        };
-        let failed = others.find(|view| view.scope.name == *failed);
-        failed.is_some_and(|failed| match &refused.spec {
-            Some(spec) if failed.scope.template.is_some() => part.is_some() && says_other(spec),
-            _ => self.is_other(refused, failed),
-        })
-    }
-
-    /// Whether a workload has another template than the refused one, and than the
-    /// one that it went back to: that is no content in its place, and neither are
-    /// other contents beside it, which may be half of what was refused.
-    fn is_other(&self, refused: &RefusedContent, view: View<'_>) -> bool {
-        let reference = view.scope.target.to_ref();
-        let mut known = refused.live.iter();
-        let known = known.find(|live| live.workload == reference);
-        let stable = self.stable().and_then(|s| s.data.of(&view.scope.target));
-        let live = view.observed.workload.as_ref();
-        let (Some(known), Some(stable), Some(live)) = (known, stable, live) else {
-            return false;
-        };
-        let now = contents::now(self, view.scope, live);
-        let plain = contents::unrestarted(&now);
-        let code = |template: &Value| contents::plain(&contents::unrestarted(template));
-        !canon::equal(&code(&stable.template), &code(&now))
-            && ![&now, &plain].map(canon::digest).contains(&known.digest)
     }
 }
 

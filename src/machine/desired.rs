@@ -292,7 +292,7 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         // What was refused is not wanted, wherever it is set again.
         let template = contents::now(ctx, view.scope, workload);
         if let Some(stable) = stable
-            && ctx.live_refused(&view.scope.target, &canon::digest(&template))
+            && ctx.live_refused(target, &template)
         {
             return Ok(stable.clone());
         }
@@ -308,7 +308,7 @@ fn wanted(ctx: &Context<'_>, view: View<'_>, refused: bool) -> Result<Frozen, Ob
         // put there meanwhile; what surrounds them is as it was left.
         let fields = stable.fields.union(&workload.owned);
         let template = put_back(&workload.template, &stable.template, &fields);
-        if ctx.live_refused(target, &canon::digest(&template)) {
+        if ctx.live_refused(target, &template) {
             return Ok(stable.clone());
         }
         let digest = stable.partial_digest.clone();

@@ -3,29 +3,34 @@
 //! It is entered among what was refused, with a cause of its own, and ends when
 //! the undo is taken back or something else was released in its place.
 
-use super::{contents, context::Context, desired::desired};
+use super::{
+    context::Context,
+    desired::desired,
+    refused::{forms, runs_as},
+};
 use crate::{
     api::{Cause, RefusedContent, RefusedTemplate, WorkloadRef},
     fields::canon,
     plan::Plan,
-    revision::{Frozen, Revision},
+    revision::Revision,
 };
 
 /// Makes what is asked for admissible, whatever came of it before.
 pub(super) fn lift(ctx: &mut Context<'_>, to: &Revision) {
-    ctx.status.refused.retain(|refused| {
-        refused.revision != to.name && refused.spec.as_ref() != Some(&to.data.spec)
-    });
+    ctx.status.refused.retain(|r| r.revision != to.name);
     for refused in &mut ctx.status.refused {
-        refused.live.retain(|live| {
-            let of = to
-                .data
-                .components
-                .iter()
-                .find(|f| f.workload == live.workload);
-            of.is_none_or(|frozen| canon::digest(&frozen.template) != live.digest)
-        });
+        // Templates of others that went back with the same stay refused.
+        refused.spec.take_if(|spec| *spec == to.data.spec);
+        for frozen in &to.data.components {
+            let digest = canon::digest(&frozen.template);
+            let of = |live: &RefusedTemplate| live.workload == frozen.workload;
+            let mut live = refused.live.iter();
+            if live.any(|live| of(live) && live.digest == digest) {
+                refused.live.retain(|live| !of(live));
+            }
+        }
     }
+    ctx.status.refused.retain(holds_any);
 }
 
 /// Holds what an undo takes away, as if it were refused: it would come back by
@@ -49,13 +54,17 @@ pub(super) fn hold(ctx: &mut Context<'_>, plan: &Plan, to: &Revision, stable: &R
         .filter_map(|view| {
             let now = stable.data.of(&view.scope.target)?;
             let then = to.data.of(&view.scope.target)?;
-            let digest = canon::digest(&now.template);
-            (!canon::equal(&now.template, &then.template)).then(|| RefusedTemplate {
-                workload: view.scope.target.to_ref(),
-                digest,
-            })
+            (!canon::equal(&now.template, &then.template)).then(|| forms(now, Some(then)))
         })
+        .flatten()
         .collect();
+    for refused in &mut ctx.status.refused {
+        if refused.spec.as_deref() == Some(content) {
+            // No correction of what failed brings it over the undo.
+            refused.component = None;
+            refused.corrected = false;
+        }
+    }
     let at = ctx.time();
     let mut enter = |revision: &str, spec: Option<String>, live: Vec<RefusedTemplate>| {
         if spec.is_none() && live.is_empty() {
@@ -68,6 +77,7 @@ pub(super) fn hold(ctx: &mut Context<'_>, plan: &Plan, to: &Revision, stable: &R
             live,
             cause: Cause::Undone,
             component: None,
+            corrected: false,
             message: format!("{} was asked for{by} in its place", to.name),
             at: at.clone(),
         });
@@ -97,9 +107,9 @@ pub(super) fn let_come(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
             refused.live.retain(|live| same(&live.workload));
         }
     }
-    ctx.status.refused.retain(|refused| {
-        refused.cause != Cause::Undone || refused.spec.is_some() || !refused.live.is_empty()
-    });
+    ctx.status
+        .refused
+        .retain(|refused| refused.cause != Cause::Undone || holds_any(refused));
 }
 
 /// Lets come again what went back beside content in whose place other content was
@@ -110,12 +120,11 @@ pub(super) fn let_others_come(ctx: &mut Context<'_>, target: &Revision) {
         frozen.find(|frozen| frozen.workload == *workload).cloned()
     };
     let stable = ctx.stable();
+    let before = stable.map(|stable| stable.data.spec.clone());
     let is_changed = |workload: &WorkloadRef| {
-        let plain = |frozen: Frozen| contents::unrestarted(&frozen.template);
-        let now = of(Some(target), workload).map(plain);
-        let before = of(stable, workload).map(plain);
+        let (now, before) = (of(Some(target), workload), of(stable, workload));
         now.zip(before)
-            .is_some_and(|(now, before)| !canon::equal(&now, &before))
+            .is_some_and(|(now, before)| !runs_as(&now.template, &before.template))
     };
     for refused in &mut ctx.status.refused {
         if matches!(refused.cause, Cause::Undone | Cause::StatusLost) {
@@ -123,19 +132,22 @@ pub(super) fn let_others_come(ctx: &mut Context<'_>, target: &Revision) {
         }
         let mut components = target.data.components.iter();
         let failed = components.find(|f| Some(&f.name) == refused.component.as_ref());
-        let is_failed =
-            |live: &RefusedTemplate| failed.is_none_or(|failed| failed.workload == live.workload);
-        let corrected = |live: &RefusedTemplate| is_failed(live) && is_changed(&live.workload);
-        if refused.live.iter().any(corrected) {
-            // What was corrected stays refused itself.
-            refused.live.retain(corrected);
-            refused.spec = None;
-        } else if failed.is_some_and(|failed| is_changed(&failed.workload)) {
-            refused.live.clear();
+        if let Some(failed) = failed.filter(|failed| is_changed(&failed.workload)) {
+            let of = |live: &RefusedTemplate| live.workload == failed.workload;
+            let now = Some(target.data.spec.clone());
+            let other = ![&refused.spec, &before].contains(&&now);
+            refused.corrected |= other || refused.live.iter().any(of);
+        }
+        if refused.corrected {
+            // It is stable by now, beside other content of what failed.
+            refused.spec.take_if(|spec| *spec == target.data.spec);
         }
     }
-    let says = |refused: &RefusedContent| refused.spec.is_some() || !refused.live.is_empty();
-    ctx.status.refused.retain(says);
+    ctx.status.refused.retain(holds_any);
+}
+
+fn holds_any(refused: &RefusedContent) -> bool {
+    refused.spec.is_some() || !refused.live.is_empty()
 }
 
 /// Ends the hold on the stable revision, and on what waited beside it, where an

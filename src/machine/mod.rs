@@ -20,6 +20,7 @@ mod pinned;
 mod reassert;
 mod rebuild;
 mod records;
+mod refused;
 mod report;
 mod restore;
 mod rivals;

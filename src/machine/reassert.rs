@@ -17,9 +17,7 @@ use super::{
     ways,
 };
 use crate::{
-    api::{
-        Cause, Reason, RefusedContent, RefusedTemplate, ReleaseKind, ReleaseRecord, ReleaseResult,
-    },
+    api::{Reason, RefusedContent, ReleaseKind, ReleaseRecord, ReleaseResult},
     fields::{FieldSet, canon, put_back},
     plan::Plan,
     revision::{Frozen, Revision},
@@ -29,6 +27,8 @@ use crate::{
 pub(super) const CAME_AGAIN: &str = "it came again and was put back";
 /// For how long content is awaited that belongs to what came again.
 const REST: SignedDuration = SignedDuration::from_secs(2);
+/// How long one apply of content may take.
+const APPLY: SignedDuration = SignedDuration::from_secs(10);
 
 /// A write that a component needs between releases.
 struct Due {
@@ -151,11 +151,7 @@ fn refused<'a>(ctx: &'a Context<'_>, index: usize) -> Option<&'a RefusedContent>
     let mut components = ctx.components();
     let view = components.find(|view| view.index == index)?;
     let live = view.observed.workload.as_ref()?;
-    let digest = canon::digest(&contents::now(ctx, view.scope, live));
-    let workload = view.scope.target.to_ref();
-    let is = |live: &RefusedTemplate| live.workload == workload && live.digest == digest;
-    let mut refused = ctx.status.refused.iter().rev();
-    refused.find(|refused| refused.live.iter().any(is))
+    ctx.refused_as(&view.scope.target, &contents::now(ctx, view.scope, live))
 }
 
 /// Whether what came again of a workload was refused together with other content,
@@ -167,11 +163,10 @@ fn is_part(ctx: &Context<'_>, index: usize) -> bool {
 /// Enters refused content that came again where other content was released since:
 /// whoever set it would take the verdict on that for one on this.
 fn refuse_again(ctx: &mut Context<'_>, plan: &Plan, index: usize, stable: &Revision) {
-    let again = refused(ctx, index).filter(|refused| refused.cause != Cause::Undone);
-    let Some(again) = again.cloned() else { return };
-    if holding(&ctx.scope, &ctx.status, Some(plan.content())).is_some() {
+    let Some(again) = refused(ctx, index).cloned() else {
         return;
-    }
+    };
+    came_again(ctx, index);
     let mut came = stable.data.clone();
     for view in ctx.components().filter(|view| view.index == index) {
         let reference = view.scope.target.to_ref();
@@ -182,6 +177,14 @@ fn refuse_again(ctx: &mut Context<'_>, plan: &Plan, index: usize, stable: &Revis
             frozen.config_maps.clone_from(&view.scope.tracked);
         }
     }
+    let changes = changes_of(&stable.data, &came);
+    enter(ctx, plan, again, changes);
+}
+
+fn enter(ctx: &mut Context<'_>, plan: &Plan, again: RefusedContent, changes: Vec<String>) {
+    if holding(&ctx.scope, &ctx.status, Some(plan.content())).is_some() {
+        return;
+    }
     let at = ctx.time();
     let why = ways::brief(&again.told());
     let last = ctx.status.history.last().map_or(0, |record| record.number);
@@ -191,7 +194,7 @@ fn refuse_again(ctx: &mut Context<'_>, plan: &Plan, index: usize, stable: &Revis
         revision: Some(again.revision),
         from: ctx.status.stable_revision.clone(),
         requested_by: None,
-        changes: changes_of(&stable.data, &came),
+        changes,
         unproven: false,
         started_at: at.clone(),
         ended_at: at,
@@ -199,6 +202,76 @@ fn refuse_again(ctx: &mut Context<'_>, plan: &Plan, index: usize, stable: &Revis
         message: Some(format!("{CAME_AGAIN}: {why}")),
     });
     prune(ctx, plan.history_limit());
+}
+
+fn came_again(ctx: &mut Context<'_>, index: usize) {
+    let now = ctx.micros();
+    if let Some(component) = ctx.component(index) {
+        component.put_back_at = Some(now);
+    }
+}
+
+/// Tells of refused content that came in mid-release, which the release puts back.
+pub(super) fn tell_in_release(ctx: &mut Context<'_>, view: View<'_>, live: &Workload) {
+    let now = contents::now(ctx, view.scope, live);
+    let target = &view.scope.target;
+    let Some(again) = ctx.refused_as(target, &now) else {
+        return;
+    };
+    let text = format!(
+        "{} gave {target} what was refused as {}; the release that is under way puts it back",
+        rivals::writer(live),
+        again.revision
+    );
+    ctx.tell(true, Reason::Reasserted, &text);
+    came_again(ctx, view.index);
+}
+
+/// What came again beside the release that ends now: while it was under way, or
+/// in the apply that began it. What other content was released of since is no more
+/// what its workload was given last.
+pub(super) fn in_release(
+    ctx: &mut Context<'_>,
+    target: &Revision,
+) -> Vec<(String, RefusedContent)> {
+    let started = ctx.release().map(|release| release.started_at.0);
+    let since = started.and_then(|started| started.checked_sub(APPLY).ok());
+    let stable = ctx.stable();
+    let mut all = Vec::new();
+    for component in &mut ctx.status.components {
+        let at = component.put_back_at.take().map(|at| at.0);
+        let reference = &component.workload;
+        let of = |revision: &Revision| {
+            let mut frozen = revision.data.components.iter();
+            let frozen = frozen.find(|frozen| frozen.workload == *reference)?;
+            Some(canon::digest(&frozen.template))
+        };
+        let since = if stable.and_then(of) == of(target) {
+            since
+        } else {
+            started
+        };
+        if at.zip(since).is_none_or(|(at, since)| at < since) {
+            continue;
+        }
+        let mut refused = ctx.status.refused.iter().rev();
+        let refused = refused.find(|r| r.live.iter().any(|live| live.workload == *reference));
+        if let Some(refused) = refused {
+            let change = format!("{}: the template that was refused", component.name);
+            all.push((change, refused.clone()));
+        }
+    }
+    all
+}
+
+/// Enters what came again in a release that has ended.
+pub(super) fn after(ctx: &mut Context<'_>, plan: &Plan, again: Vec<(String, RefusedContent)>) {
+    for (change, again) in again {
+        let mut refused = ctx.status.refused.iter();
+        if refused.any(|refused| refused.revision == again.revision) {
+            enter(ctx, plan, again, vec![change]);
+        }
+    }
 }
 
 /// Whether it was waited for the rest of what somebody applies, or another reason
@@ -246,7 +319,7 @@ fn correction(
 ) -> Option<(Action, bool)> {
     if view.scope.template.is_none() {
         let now = contents::now(ctx, view.scope, workload);
-        if ctx.live_refused(&view.scope.target, &canon::digest(&now)) {
+        if ctx.live_refused(&view.scope.target, &now) {
             let write = write(view, workload, stable.template.clone());
             return Some((Action::Replace { write }, true));
         }
@@ -260,9 +333,8 @@ fn correction(
         return (change == Change::None && workload.marked && wrong)
             .then(|| (own(view, workload, fields.clone()), false));
     }
-    let made = canon::digest(&workload.template);
     let surroundings = refused || change == Change::Surroundings;
-    if surroundings && ctx.live_refused(&view.scope.target, &made) {
+    if surroundings && ctx.live_refused(&view.scope.target, &workload.template) {
         let write = write(view, workload, stable.template.clone());
         return Some((Action::Replace { write }, true));
     }

@@ -143,6 +143,7 @@ fn refuse(ctx: &mut Context<'_>, known: &[Known], stable: &Revision) {
             live: Vec::new(),
             cause: Cause::StatusLost,
             component: None,
+            corrected: false,
             message: "it was released before, and how that ended was lost".to_owned(),
             at,
         });

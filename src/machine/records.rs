@@ -67,7 +67,9 @@ fn bound_refused(ctx: &mut Context<'_>, limit: usize) {
     let holds = |index: usize, one: &RefusedContent| {
         let later = refused.iter().skip(index + 1).flat_map(|later| &later.live);
         let later: Vec<_> = later.map(|live| &live.workload).collect();
-        one.spec.is_some() && one.spec.as_deref() == content
+        let mut same = refused.iter().skip(index + 1);
+        let is_last = !same.any(|later| later.spec == one.spec);
+        one.spec.is_some() && one.spec.as_deref() == content && is_last
             || one.live.iter().any(|live| !later.contains(&&live.workload))
     };
     let kept = refused.iter().enumerate();

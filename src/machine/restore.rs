@@ -11,6 +11,7 @@ use super::{
     desired::Obstacle,
     held, judge, pinned,
     records::{prune, record},
+    refused::forms,
     report,
     rollout::{narrow, reset},
     scope::backwards,
@@ -20,12 +21,12 @@ use super::{
 };
 use crate::{
     api::{
-        Cause, ComponentState, Failure, Phase, RETRY, Reason, RefusedContent, RefusedTemplate,
-        ReleaseKind, ReleaseResult, Stage,
+        Cause, ComponentState, Failure, Phase, RETRY, Reason, RefusedContent, ReleaseKind,
+        ReleaseResult, Stage,
     },
     fields::{canon, project},
     plan::{Target, missing_containers},
-    revision::Revision,
+    revision::{Frozen, Revision},
 };
 
 /// Pace at which a rollback that does not come to its end is looked at.
@@ -502,19 +503,17 @@ pub(super) fn refuse(ctx: &mut Context<'_>) {
         .data
         .components
         .iter()
-        .filter(|frozen| {
+        .filter_map(|frozen| {
             let known =
                 Target::from_ref(&frozen.workload).and_then(|t| stable.data.of(&t).cloned());
             let own = frozen.partial_digest.is_some()
                 && known
                     .as_ref()
                     .is_none_or(|known| known.partial_digest != frozen.partial_digest);
-            !own && known.is_none_or(|known| !canon::equal(&known.template, &frozen.template))
+            let same = |known: &Frozen| canon::equal(&known.template, &frozen.template);
+            (!own && !known.as_ref().is_some_and(same)).then(|| forms(frozen, known.as_ref()))
         })
-        .map(|frozen| RefusedTemplate {
-            workload: frozen.workload.clone(),
-            digest: canon::digest(&frozen.template),
-        })
+        .flatten()
         .collect();
     ctx.status
         .refused
@@ -525,6 +524,7 @@ pub(super) fn refuse(ctx: &mut Context<'_>) {
         live,
         cause: failure.cause,
         component: failure.component,
+        corrected: false,
         message: failure.message,
         at,
     });

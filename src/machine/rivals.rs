@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     api::{Cause, RETRY},
-    fields::canon,
+    plan::is_gone_from_plan,
 };
 
 /// Who changed a workload, by field manager.
@@ -30,13 +30,7 @@ pub(super) fn managers(
 ) -> String {
     let target = &view.scope.target;
     let now = contents::now(ctx, view.scope, workload);
-    let digest = canon::digest(&now);
-    let reference = target.to_ref();
-    let mut refused = ctx.status.refused.iter().rev();
-    let held = refused.find(|refused| {
-        let mut live = refused.live.iter();
-        live.any(|live| live.workload == reference && live.digest == digest)
-    });
+    let held = ctx.refused_as(target, &now);
     if let Some(held) = held.filter(|_| !ctx.input.world.plan.deleting) {
         let why = if held.cause == Cause::Undone {
             "undone"
@@ -44,10 +38,17 @@ pub(super) fn managers(
             "refused"
         };
         let name = &held.revision;
+        let plan = ctx.input.plan;
+        let is_gone = plan.is_ok_and(|p| is_gone_from_plan(&ctx.status, p.content(), name));
+        let retry = if is_gone {
+            " or give it other content".to_owned()
+        } else {
+            let retry = ways::order(ctx, &[(RETRY, name)]);
+            format!(", give it other content, or try that one again: {retry}")
+        };
         return format!(
-            "{} keeps giving {target} the template of {name}, which was {why}. Belay sent the stable one back {REASSERTIONS} times in 10m, holds now, and tries again once these are past. Stop what applies it, give it other content, or try that one again: {}",
-            writer(workload),
-            ways::order(ctx, &[(RETRY, name)])
+            "{} keeps giving {target} the template of {name}, which was {why}. Belay sent the stable one back {REASSERTIONS} times in 10m, holds now, and tries again once these are past. Stop what applies it{retry}",
+            writer(workload)
         );
     }
     let out = if ctx.input.world.plan.deleting {

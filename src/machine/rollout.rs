@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{
     Action, Workload, adopt, contents,
     context::{Context, View, is_at, is_complete},
-    held, judge,
+    held, judge, reassert,
     records::{prune, record},
     report, restore, rivals, snapshots,
     stable::{self, may_write, numbers},
@@ -71,8 +71,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     let Some(target) = ctx.target() else {
         return lost(ctx);
     };
-    // A pause stops forward motion; the way back is none.
-    if (!plan.paused() || supersede::is_revert(ctx, plan)) && supersede::run(ctx, plan, target) {
+    if supersede::run(ctx, plan, target) {
         return;
     }
     let held = plan.paused().then(|| {
@@ -389,9 +388,13 @@ fn promote(
         pass.held.get_or_insert((Reason::TemplateMismatch, text));
         return false;
     }
-    // Contents go before the code that reads them. But for an undo they are
-    // what is live.
-    let contents = if undo {
+    // Contents go before the code that reads them. But for an undo, and beside
+    // what was refused, they are what is live.
+    let now = contents::now(ctx, view.scope, workload);
+    let again = view.scope.template.is_none() && ctx.live_refused(&view.scope.target, &now);
+    let contents = if again {
+        contents::force(ctx, frozen)
+    } else if undo {
         contents::bring(ctx, frozen)
     } else {
         Ok(Vec::new())
@@ -424,6 +427,9 @@ fn promote(
     }
     if let Some(component) = ctx.component(view.index) {
         component.state = Some(ComponentState::Updating);
+    }
+    if again {
+        reassert::tell_in_release(ctx, view, workload);
     }
     for write in contents {
         ctx.act_once(write);
@@ -462,6 +468,7 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     for action in narrowed {
         ctx.act(action);
     }
+    let again = reassert::in_release(ctx, target);
     record(ctx, ReleaseResult::Succeeded, None);
     unproven(ctx, target);
     if ctx
@@ -482,6 +489,7 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     stable::remember(ctx, Some(target));
     let text = format!("{} is released and healthy", target.name);
     ctx.tell(false, Reason::Released, &text);
+    reassert::after(ctx, plan, again);
     stable::rest(ctx, plan);
 }
 

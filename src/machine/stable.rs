@@ -22,7 +22,7 @@ use crate::{
         RefusedTemplate, ReleaseKind, ReleasePlanStatus, ReleaseResult,
     },
     fields::{FieldSet, canon},
-    plan::{Plan, last_word},
+    plan::{Plan, is_gone_from_plan, last_word},
     revision::Revision,
 };
 
@@ -167,7 +167,8 @@ pub fn holding<'a>(
     let is_undone = word.is_some_and(|record| record.kind == ReleaseKind::Undo);
     let is_last = |r: &&RefusedContent| {
         let followed = r.spec.is_none() || again;
-        followed && r.cause != Cause::Undone && last == Some(r.revision.as_str())
+        let undone = r.cause == Cause::Undone && !again;
+        followed && !undone && last == Some(r.revision.as_str())
     };
     // Then what the plan asks for itself, which a person can try again.
     let same = |r: &&RefusedContent| content.is_some() && r.spec.as_deref() == content;
@@ -232,10 +233,15 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         };
         let again = &refused.revision;
         let caveats = snapshots::caveats(ctx);
+        let retry = if is_gone_from_plan(&ctx.status, plan.content(), again) {
+            String::new()
+        } else {
+            let retry = ways::order(ctx, &[(RETRY, again)]);
+            format!(", or try the same again: {retry}")
+        };
         let text = format!(
-            "{what}{revision} is live, and {again} is not released again by itself. {}, or try the same again: {}{}{caveats}",
+            "{what}{revision} is live, and {again} is not released again by itself. {}{retry}{}{caveats}",
             ways::change(ctx),
-            ways::order(ctx, &[(RETRY, again)]),
             if caveats.is_empty() { "" } else { " " },
         );
         report::judged(ctx);

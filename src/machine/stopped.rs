@@ -159,7 +159,7 @@ fn news(ctx: &Context<'_>, plan: &Plan) -> (bool, bool, bool) {
         let seen = component.is_some_and(|c| c.live_digest.as_ref() == Some(&digest));
         fresh |= !seen;
         // Refused content that comes again is nothing newer.
-        live |= !at_stable && !seen && !ctx.live_refused(&view.scope.target, &digest);
+        live |= !at_stable && !seen && !ctx.live_refused(&view.scope.target, &now);
         moved |= known
             .iter()
             .any(|f| stable.is_some_and(|s| !canon::equal(&s.template, &f.template)));

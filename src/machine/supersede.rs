@@ -29,9 +29,12 @@ pub(super) fn is_revert(ctx: &Context<'_>, plan: &Plan) -> bool {
 /// Ends the release in progress if newer content takes its place; true if so.
 pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool {
     let undo = ctx.release().is_some_and(|release| release.undo.is_some());
-    let edited = is_edited(ctx, plan, target, undo);
+    // A pause holds what the plan would do, and nothing of what others did.
+    let holds = plan.paused() && !is_revert(ctx, plan);
+    let edited = !holds && is_edited(ctx, plan, target, undo);
     let changed = changed(ctx, target, undo);
-    if !edited && changed.is_empty() {
+    let begun = |(_, template): &(String, bool)| *template || !holds;
+    if !edited && !changed.iter().any(begun) {
         return false;
     }
     let begun = ctx.release().and_then(|release| release.generation);
@@ -93,6 +96,10 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool
 /// Whether the plan, or a ConfigMap that a template of it names, asks for
 /// something else.
 fn is_edited(ctx: &Context<'_>, plan: &Plan, target: &Revision, undo: bool) -> bool {
+    if plan.content() == target.data.spec {
+        // Whatever came of it before, it is what is being released.
+        return false;
+    }
     let spec = if ctx.spec_refused(plan) && undo {
         // The content of the plan is held while its place is taken.
         Some(target.data.spec.clone())
@@ -126,12 +133,6 @@ fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, boo
         let now = contents::now(ctx, view.scope, workload);
         let plain = contents::plain(&now);
         let looks = |frozen: &Frozen| canon::equal(&contents::plain(&frozen.template), &plain);
-        // What is refused takes the place of nothing that only stays as it was: the
-        // release puts that back.
-        let stays = stable.is_some_and(|stable| canon::equal(&stable.template, &frozen.template));
-        if stays && ctx.live_refused(&view.scope.target, &canon::digest(&now)) {
-            return None;
-        }
         let known = if undo {
             // Contents and templates go back one after the other, so each may
             // be that of then while the other is still what it was before.
@@ -144,7 +145,9 @@ fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, boo
         } else {
             canon::equal(&frozen.template, &now)
         };
-        (!known).then(|| (view.scope.name.clone(), !looks(frozen)))
+        // What is refused takes the place of nothing: the release puts that back.
+        let is_new = !known && !ctx.live_refused(&view.scope.target, &now);
+        is_new.then(|| (view.scope.name.clone(), !looks(frozen)))
     };
     ctx.components().filter_map(|view| differs(&view)).collect()
 }

@@ -30,7 +30,7 @@ fn released(sim: &mut Sim, image: &str) -> String {
     sim.status.stable_revision.clone().unwrap()
 }
 
-fn abort(sim: &mut Sim, revision: &str) {
+pub(super) fn abort(sim: &mut Sim, revision: &str) {
     sim.facts.abort = Some(revision.to_owned());
     sim.dirty = true;
 }
@@ -91,7 +91,7 @@ fn an_abort_of_a_rollback_keeps_what_is_live_and_fails() {
     sim.run_until("the rollback", |sim| {
         sim.phase() == Phase::Rollback && sim.facts.abort.is_none()
     });
-    sim.run(3);
+    sim.run(10);
     let images = (sim.image("cart").to_owned(), sim.image("web").to_owned());
     sim.journal.clear();
     abort(&mut sim, &target);
@@ -120,12 +120,28 @@ fn an_abort_of_a_rollback_keeps_what_is_live_and_fails() {
     );
 }
 
+/// Two people, or one who pressed twice: the second one is carried out after the
+/// first, and must not mean its contrary.
+#[test]
+fn an_abort_that_is_given_twice_goes_back_once() {
+    let (mut sim, target) = in_mid_release();
+    for _ in 0..3 {
+        abort(&mut sim, &target);
+        sim.run(1);
+    }
+    sim.run(60);
+    assert_eq!((sim.phase(), sim.reason()), (Phase::Stable, "RolledBack"));
+    let images = (sim.image("cart"), sim.image("web"));
+    assert_eq!(images, ("cart:1", "web:1"));
+    assert_eq!(sim.results(), [ReleaseResult::RolledBack]);
+}
+
 #[test]
 fn a_plan_left_in_the_middle_of_a_rollback_can_go_back_after_all_or_go() {
     let (mut sim, target) = in_mid_release();
     sim.deployment("web").broken = true;
     abort(&mut sim, &target);
-    sim.run(1);
+    sim.run(11);
     abort(&mut sim, &target);
     sim.run(3);
     assert_eq!(sim.reason(), "RollbackAborted");

@@ -379,6 +379,10 @@ fn is_corrected(
     if matches!(refused.cause, Cause::Undone | Cause::StatusLost) {
         return false;
     }
+    let is_failed = |part: &Frozen| refused.component.as_ref() == Some(&part.name);
+    if refused.corrected {
+        return !part.is_some_and(is_failed);
+    }
     let other_spec = refused.spec.as_ref().is_some_and(|s| *s != target.spec);
     let other_spec = part.is_some() && other_spec;
     let mut components = target.components.iter();

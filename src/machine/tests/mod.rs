@@ -8,6 +8,7 @@ mod policies;
 mod sim;
 mod writes;
 
+mod again;
 mod baseline;
 mod became;
 mod begun;

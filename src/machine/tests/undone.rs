@@ -7,7 +7,7 @@ use super::{
     commands::{retry, undo},
     sim::*,
 };
-use crate::api::{Cause, Phase, Reason};
+use crate::api::{Cause, ConditionType, Phase, Reason};
 
 /// Two followed workloads that read one ConfigMap, the second after the first,
 /// on their second images and contents; with the revision of the first ones.
@@ -305,7 +305,10 @@ fn a_release_after_an_undo_is_told_as_what_it_is() {
     sim.dirty = true;
     sim.run(10);
     assert_eq!(sim.image("web"), "web:1", "it stays away");
-    assert!(sim.ready(), "{:#?}", sim.status.conditions);
+    // And nobody takes that for its release.
+    assert_eq!(sim.reason(), "Undone", "{:#?}", sim.status.conditions);
+    let told = sim.condition(ConditionType::Ready).2;
+    assert!(told.contains("belay.dev/retry="), "{told}");
 }
 
 /// A restart is what the person wanted away, and nothing else.

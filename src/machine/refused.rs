@@ -1,0 +1,185 @@
+//! What was refused: by what it is known again, and whether it still is.
+//!
+//! What was released together is refused together, and each part of it also
+//! beside what the others went back to. Beside other content of what failed the
+//! rest is new. Decides nothing about how refused content is put back.
+
+use serde_json::Value;
+
+use super::{
+    contents,
+    context::{Context, View},
+};
+use crate::{
+    api::{Cause, RefusedContent, RefusedTemplate},
+    fields::canon,
+    plan::{Plan, Target},
+    revision::Frozen,
+};
+
+/// The forms in which the template of a workload may come again: with the
+/// contents of its ConfigMaps, either of the two beside what is stable of the
+/// other, and all of it without a restart by hand.
+pub(super) fn forms(frozen: &Frozen, stable: Option<&Frozen>) -> Vec<RefusedTemplate> {
+    let stable = stable.map(|stable| &stable.template);
+    let mut forms = vec![frozen.template.clone()];
+    if let Some(stable) = stable.filter(|_| frozen.partial_digest.is_none()) {
+        forms.push(contents::stamped_as(&frozen.template, stable));
+        forms.push(contents::stamped_as(stable, &frozen.template));
+    }
+    let before = stable.map(contents::unrestarted);
+    let plain: Vec<Value> = forms.iter().map(contents::unrestarted).collect();
+    // A restart that failed is no word on the same pods without it.
+    let plain = plain
+        .into_iter()
+        .filter(|plain| before.as_ref() != Some(plain));
+    forms.extend(plain);
+    let mut digests: Vec<String> = Vec::new();
+    for form in forms.iter().filter(|form| stable != Some(*form)) {
+        let digest = canon::digest(form);
+        if !digests.contains(&digest) {
+            digests.push(digest);
+        }
+    }
+    let of = |digest| RefusedTemplate {
+        workload: frozen.workload.clone(),
+        digest,
+    };
+    digests.into_iter().map(of).collect()
+}
+
+/// The digests by which a live template may be refused.
+fn digests(now: &Value, stable: Option<&Frozen>) -> Vec<String> {
+    let plain = contents::unrestarted(now);
+    let is_stable = |stable: &Frozen| contents::unrestarted(&stable.template) == plain;
+    let mut digests = vec![canon::digest(now)];
+    if plain != *now && !stable.is_some_and(is_stable) {
+        digests.push(canon::digest(&plain));
+    }
+    digests
+}
+
+/// Whether pods of two templates run the same: what only marks a template makes
+/// no other content of it.
+pub(super) fn runs_as(one: &Value, other: &Value) -> bool {
+    canon::equal(
+        one.get("spec").unwrap_or(&Value::Null),
+        other.get("spec").unwrap_or(&Value::Null),
+    )
+}
+
+fn holds(refused: &RefusedContent, target: &Target, digests: &[String]) -> bool {
+    let workload = target.to_ref();
+    let is = |live: &RefusedTemplate| live.workload == workload && digests.contains(&live.digest);
+    refused.live.iter().any(is)
+}
+
+impl Context<'_> {
+    /// Whether the content of the spec was refused. The stable templates hold
+    /// instead.
+    pub(super) fn spec_refused(&self, plan: &Plan) -> bool {
+        let refused = self.status.refused.iter();
+        let mut refused = refused.filter(|r| r.spec.as_deref() == Some(plan.content()));
+        refused.any(|refused| !self.is_corrected(refused, None))
+    }
+
+    /// Whether a live template of a workload was refused. What only went back
+    /// beside the component that failed is refused with it: beside other content
+    /// of that one it is new.
+    pub(super) fn live_refused(&self, target: &Target, now: &Value) -> bool {
+        if self.status.refused.is_empty() {
+            return false;
+        }
+        let stable = self.stable().and_then(|stable| stable.data.of(target));
+        // What was released beside other content since is refused no more.
+        if stable.is_some_and(|stable| canon::equal(&stable.template, now)) {
+            return false;
+        }
+        let digests = digests(now, stable);
+        let mut refused = self.status.refused.iter();
+        refused.any(|r| holds(r, target, &digests) && !self.is_corrected(r, Some(target)))
+    }
+
+    /// The last content of which a live template of a workload was refused.
+    pub(super) fn refused_as(&self, target: &Target, now: &Value) -> Option<&RefusedContent> {
+        let stable = self.stable().and_then(|stable| stable.data.of(target));
+        let digests = digests(now, stable);
+        let mut refused = self.status.refused.iter().rev();
+        refused.find(|refused| holds(refused, target, &digests))
+    }
+
+    /// Whether what failed has other content by now. Where nothing says what that
+    /// was, only what somebody sets again can be new, beside other content of
+    /// anything that went back with it. The part is a workload, or what the plan
+    /// says.
+    fn is_corrected(&self, refused: &RefusedContent, part: Option<&Target>) -> bool {
+        // What an undo brings is in the place of nothing that failed.
+        let undo = self.release().is_some_and(|release| release.undo.is_some());
+        if undo || matches!(refused.cause, Cause::Undone | Cause::StatusLost) {
+            return false;
+        }
+        // The plan asks for something else than it did, or, where it was no part of
+        // what was refused, for something new.
+        let is_withdrawn = |plan: &Plan| match &refused.spec {
+            Some(spec) => spec != plan.content(),
+            None => {
+                let stable = self.stable().map(|stable| stable.data.spec.as_str());
+                stable != Some(plan.content()) && !self.spec_refused(plan)
+            }
+        };
+        let says_other = || part.is_some() && self.input.plan.is_ok_and(is_withdrawn);
+        let mut others = self.components().filter(|v| Some(&v.scope.target) != part);
+        let Some(failed) = &refused.component else {
+            let plan = refused.spec.is_some() && says_other();
+            return plan || part.is_some() && others.any(|view| self.is_other(refused, view));
+        };
+        let failed = others.find(|view| view.scope.name == *failed);
+        failed.is_some_and(|failed| {
+            if refused.corrected {
+                return !self.is_back(refused, failed);
+            }
+            let templated = failed.scope.template.is_some();
+            let surroundings = templated && refused.spec.is_none();
+            templated && says_other()
+                || (!templated || surroundings) && self.is_other(refused, failed)
+        })
+    }
+
+    /// Whether what failed is asked for again.
+    fn is_back(&self, refused: &RefusedContent, view: View<'_>) -> bool {
+        if let Some(spec) = refused
+            .spec
+            .as_deref()
+            .filter(|_| view.scope.template.is_some())
+        {
+            return self.input.plan.is_ok_and(|plan| plan.content() == spec);
+        }
+        let target = &view.scope.target;
+        let stable = self.stable().and_then(|stable| stable.data.of(target));
+        view.observed.workload.as_ref().is_some_and(|live| {
+            let now = contents::now(self, view.scope, live);
+            holds(refused, target, &digests(&now, stable))
+        })
+    }
+
+    /// Whether a workload runs something else than what it went back to, and that
+    /// was not refused either.
+    fn is_other(&self, refused: &RefusedContent, view: View<'_>) -> bool {
+        let target = &view.scope.target;
+        let reference = target.to_ref();
+        let stable = self.stable().and_then(|stable| stable.data.of(target));
+        let (Some(stable), Some(live)) = (stable, &view.observed.workload) else {
+            return false;
+        };
+        if refused.live.iter().all(|live| live.workload != reference) {
+            return false;
+        }
+        let now = contents::now(self, view.scope, live);
+        // Defaults that an API server adds are nobody's correction.
+        let today = live.stable_today.iter();
+        let mut same = today.chain([&stable.template]);
+        let digests = digests(&now, Some(stable));
+        let mut refused = self.status.refused.iter();
+        !same.any(|same| runs_as(same, &now)) && !refused.any(|r| holds(r, target, &digests))
+    }
+}
