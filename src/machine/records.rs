@@ -140,6 +140,7 @@ pub fn changes_of(stable: &RevisionData, target: &RevisionData) -> Vec<String> {
             changes.push(format!("{}: new in the plan", now.name));
             continue;
         };
+        let others = changes.len();
         for change in diff(&plain(before), &plain(now)) {
             changes.push(format!("{}: {change}", now.name));
         }
@@ -169,6 +170,13 @@ pub fn changes_of(stable: &RevisionData, target: &RevisionData) -> Vec<String> {
         for left in before.config_maps.iter().filter(|left| !keeps(left)) {
             let text = "not tracked any more";
             changes.push(format!("{}: configmap {}: {text}", now.name, left.name));
+        }
+        if changes.len() == others {
+            // A ConfigMap in the place of its snapshot, or the other way round.
+            let [then, names] = [before, now].map(|frozen| contents::plain(&frozen.template));
+            for change in diff(&then, &names) {
+                changes.push(format!("{}: {change}", now.name));
+            }
         }
     }
     let rest = changes.len().saturating_sub(CHANGES);
