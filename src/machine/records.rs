@@ -4,6 +4,7 @@
 use super::{
     Action, contents,
     context::{Context, cut},
+    rebuild,
 };
 use serde_json::Value;
 
@@ -22,14 +23,22 @@ const LIMIT: usize = 10;
 pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Option<String>) {
     let ended = ctx.time();
     let Some(release) = ctx.release() else { return };
+    let stable = ctx.status.stable_revision.clone();
+    // An undo that ends the loss of a status has made its revision the stable one,
+    // and what was live before it is not known.
+    let (revision, from) = if rebuild::is_asked_for_in_loss(ctx) {
+        (stable, None)
+    } else {
+        (ctx.status.target_revision.clone(), stable)
+    };
     let record = ReleaseRecord {
         number: release.number,
         kind: release.kind,
-        revision: ctx.status.target_revision.clone(),
+        revision,
         requested_by: release.requested_by.clone(),
         unproven: false,
         changes: changes(ctx),
-        from: ctx.status.stable_revision.clone(),
+        from,
         started_at: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(release.started_at.0),
         ended_at: ended,
         result,

@@ -217,6 +217,11 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
             let text = format!("{revision} was asked for{by} in its place");
             let text = undone.map_or(&refused.message, |_| &text);
             (format!("undone: {text}. "), Reason::Undone)
+        } else if undone.is_some() && refused.cause == Cause::StatusLost {
+            let (tried, why) = (&refused.revision, &refused.message);
+            let why = why.strip_prefix("it ").unwrap_or(why);
+            let text = format!("undone: {revision} was asked for{by}. {tried} {why}. ");
+            (text, Reason::Undone)
         } else if undone.is_some() {
             let why = ways::brief(&refused.told());
             let text = format!(
