@@ -39,8 +39,13 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     if let Some(text) = super::desired::missing(ctx) {
         return report::progressing(ctx, Reason::TargetsMissing, &text);
     }
-    if let Some(text) = snapshots::too_large(ctx) {
-        return report::stalled(ctx, Reason::ConfigMapRefused, &text);
+    let too_large = snapshots::too_large(ctx);
+    // Where the content of the plan went back, that is what has to be told first.
+    if let Some(text) = too_large
+        .as_ref()
+        .filter(|_| held_back(ctx, plan).is_none())
+    {
+        return report::stalled(ctx, Reason::ConfigMapRefused, text);
     }
     if !news {
         prove(ctx);
@@ -67,7 +72,12 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     }
     let desired = match desired(ctx, plan) {
         Ok(desired) => desired,
-        Err(obstacle) => return obstructed(ctx, obstacle.reason, &obstacle.message),
+        Err(obstacle) => {
+            if let Some(text) = too_large {
+                return report::stalled(ctx, Reason::ConfigMapRefused, &text);
+            }
+            return obstructed(ctx, obstacle.reason, &obstacle.message);
+        }
     };
     // The record of what was found in a field has to stand before the field is
     // taken: a crash between the two would lose it.
@@ -103,6 +113,9 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         return report::progressing(ctx, Reason::Promoting, text);
     }
     if desired.changed() {
+        if let Some(text) = too_large {
+            return report::stalled(ctx, Reason::ConfigMapRefused, &text);
+        }
         return begin(ctx, plan, &desired);
     }
     remember(ctx, None);
@@ -187,6 +200,21 @@ pub fn holding<'a>(
     first.or_else(|| refused().find(same)).or_else(others)
 }
 
+/// The refused content that holds the plan as it is now.
+fn held_back(ctx: &Context<'_>, plan: &Plan) -> Option<RefusedContent> {
+    let refused = holding(&ctx.scope, &ctx.status, Some(plan.content()));
+    // A refusal of followed workloads is no word on content that came since.
+    let refused = refused.filter(|_| !is_edited(ctx, plan) || ctx.spec_refused(plan));
+    refused.cloned()
+}
+
+/// Whether the plan asks for other content than the stable revision has, where
+/// that was read.
+fn is_edited(ctx: &Context<'_>, plan: &Plan) -> bool {
+    let stable = ctx.stable();
+    stable.is_some_and(|stable| stable.data.spec != plan.content())
+}
+
 /// The verdict on a plan of which nothing is new.
 pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
     // What was changed while a release was under way is judged next.
@@ -199,13 +227,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         ctx.wake_in(Duration::ZERO);
     }
     let revision = ctx.status.stable_revision.clone().unwrap_or_default();
-    let edited = ctx
-        .stable()
-        .is_some_and(|stable| stable.data.spec != plan.content());
-    let refused = holding(&ctx.scope, &ctx.status, Some(plan.content()));
-    // A refusal of followed workloads is no word on content that came since.
-    let refused = refused.filter(|_| !edited || ctx.spec_refused(plan));
-    if let Some(refused) = refused.cloned() {
+    if let Some(refused) = held_back(ctx, plan) {
         // Content that was refused before a person asked for another revision.
         let undone = ctx.status.history.last().filter(|record| {
             record.kind == ReleaseKind::Undo && record.result == ReleaseResult::Succeeded
@@ -246,12 +268,15 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         report::judged(ctx);
         return report::stalled(ctx, reason, &text);
     }
-    if edited || unseen {
+    if is_edited(ctx, plan) || unseen {
         ctx.wake_in(Duration::ZERO);
         let text = "content changed while a release was under way and is looked at now";
         return report::progressing(ctx, Reason::Settling, text);
     }
     report::judged(ctx);
+    if let Some(text) = snapshots::too_large(ctx) {
+        return report::stalled(ctx, Reason::ConfigMapRefused, &text);
+    }
     let caveats = snapshots::caveats(ctx);
     report::ready(ctx, &format!("{revision} is released and healthy{caveats}"));
 }

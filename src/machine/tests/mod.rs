@@ -18,6 +18,7 @@ mod deletion;
 mod emptied;
 mod failure;
 mod frozen;
+mod large;
 mod messages;
 mod midrelease;
 mod named;

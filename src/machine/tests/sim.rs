@@ -13,7 +13,7 @@ use crate::{
         ConditionType, DeletionPolicy, Phase, Reason, ReleasePlanStatus, ReleaseRecord,
         ReleaseResult,
     },
-    config_maps::{Kept, Tracked, names},
+    config_maps::{Kept, MAX_BYTES, Tracked, names},
     machine::{
         Decision, DryRun, EventNote, Input, Known, Observed, PlanFacts, Scope, Source, Workload,
         World, digests, found, needs, scope, snapshots, sources, step,
@@ -219,7 +219,12 @@ impl Sim {
             },
             None => Source::default(),
             Some(text) => Source {
-                digest: Some(contents(text).digest()),
+                // Nobody keeps what is too large, and its digest takes long.
+                digest: Some(if text.len() > MAX_BYTES {
+                    text.len().to_string()
+                } else {
+                    contents(text).digest()
+                }),
                 bytes: text.len(),
                 uid: format!("uid-{name}"),
                 immutable: self.immutable,
