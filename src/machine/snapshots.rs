@@ -426,7 +426,7 @@ pub(super) fn keep_for(
 }
 
 /// Tells of contents, unless that was the last that was told for the reason.
-fn tell_new(ctx: &mut Context<'_>, reason: Reason, text: &str) {
+pub(super) fn tell_new(ctx: &mut Context<'_>, reason: Reason, text: &str) {
     let mut told = ctx.status.decisions.iter().rev();
     let told = told.find(|told| told.reason == reason);
     if told.is_none_or(|told| told.message != cut(text)) {

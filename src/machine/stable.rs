@@ -9,6 +9,7 @@ use super::{
     Action, Scope, Workload, adopt, contents,
     context::{Context, View, is_complete},
     desired::{Desired, desired},
+    lost,
     needs::is_news,
     pinned,
     reassert::{self, CAME_AGAIN},
@@ -54,12 +55,12 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     }
     let Some(stable) = ctx.stable() else {
         let text = format!(
-            "controllerrevision {} is gone or damaged, so nothing can go back to it. Restore it, labels and annotations included, or take what is live as stable: {} ; then apply the plan again",
+            "controllerrevision {} is gone or damaged, {}",
             ctx.status
                 .stable_revision
                 .as_deref()
                 .unwrap_or("of the stable revision"),
-            ways::delete(ctx)
+            lost::remedy(ctx)
         );
         return report::stalled(ctx, Reason::RevisionLost, &text);
     };
@@ -258,7 +259,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
             (format!("rolled back: {why}. "), Reason::RolledBack)
         };
         let again = &refused.revision;
-        let caveats = snapshots::caveats(ctx);
+        let caveats = snapshots::caveats(ctx) + &lost::caveat(ctx, plan);
         let text = format!(
             "{what}{revision} is live, and {again} is not released again by itself. {}, or try the same again: {}{}{caveats}",
             ways::change(ctx),
@@ -277,7 +278,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
     if let Some(text) = snapshots::too_large(ctx) {
         return report::stalled(ctx, Reason::ConfigMapRefused, &text);
     }
-    let caveats = snapshots::caveats(ctx);
+    let caveats = snapshots::caveats(ctx) + &lost::caveat(ctx, plan);
     report::ready(ctx, &format!("{revision} is released and healthy{caveats}"));
 }
 

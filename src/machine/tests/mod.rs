@@ -19,6 +19,7 @@ mod emptied;
 mod failure;
 mod frozen;
 mod large;
+mod lost;
 mod messages;
 mod midrelease;
 mod named;

@@ -278,6 +278,9 @@ impl Sim {
             .iter()
             .filter_map(|name| Some((name.clone(), self.revisions.get(name)?.clone().into())))
             .collect();
+        let resting = self.status.release.is_none() && self.status.phase == Some(Phase::Stable);
+        let stable = self.status.stable_revision.as_ref().filter(|_| resting);
+        let record_lost = stable.is_some_and(|name| !self.revisions.contains_key(name));
         let known = self.revisions.values().filter(|_| needs.known);
         let known = known
             .map(|revision| Known {
@@ -312,6 +315,7 @@ impl Sim {
         World {
             plan: facts,
             components,
+            record_lost,
             known,
             snapshots: snapshots(&scope, revisions.values().map(AsRef::as_ref))
                 .into_iter()
