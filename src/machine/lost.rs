@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{Action, contents, context::Context, snapshots, ways};
+use super::{Action, contents, context::Context, snapshots};
 use crate::{
     api::Reason,
     fields::{FieldSet, Found, canon},
@@ -34,17 +34,11 @@ pub(super) fn caveat(ctx: &mut Context<'_>, plan: &Plan) -> String {
         return String::new();
     }
     ctx.wake_in(LOOK);
-    let text = format!("controllerrevision {name} is gone, {}", remedy(ctx));
+    let text = format!(
+        "controllerrevision {name} is gone, so nothing could go back to it. Restore it, labels and annotations included, or delete the plan and apply it again with what is live, which is stable then"
+    );
     snapshots::tell_new(ctx, Reason::RevisionLost, &text);
     format!("; {text}")
-}
-
-/// What it means that the record of the stable revision is gone, and what ends it.
-pub(super) fn remedy(ctx: &Context<'_>) -> String {
-    format!(
-        "so nothing can go back to it. Restore it, labels and annotations included, or take what is live as stable: {} ; then apply the plan again",
-        ways::delete(ctx)
-    )
 }
 
 /// The record as it was. What stood in the fields of a template before the plan

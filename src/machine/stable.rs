@@ -55,12 +55,12 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     }
     let Some(stable) = ctx.stable() else {
         let text = format!(
-            "controllerrevision {} is gone or damaged, {}",
+            "controllerrevision {} is gone or damaged, so nothing can go back to it. Restore it, labels and annotations included, or take what is live as stable: {} ; then apply the plan again",
             ctx.status
                 .stable_revision
                 .as_deref()
                 .unwrap_or("of the stable revision"),
-            lost::remedy(ctx)
+            ways::delete(ctx)
         );
         return report::stalled(ctx, Reason::RevisionLost, &text);
     };
