@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     api::{
-        ABORT, DeletionPolicy, FIELD_MANAGER, FINALIZER, ORDERED_BY, RELEASE_DIGEST,
+        ABORT, DeletionPolicy, FIELD_MANAGER, FINALIZER, ORDERED_BY, Phase, RELEASE_DIGEST,
         RELEASE_GENERATION, REQUESTED_BY, RETRY, ReleasePlanStatus, StoredPlan, UNDO,
     },
     cluster::{Snapshot, as_stored, deployments, dry_run},
@@ -77,6 +77,14 @@ pub(super) async fn observe(
         Vec::new()
     };
 
+    let resting = status.release.is_none() && status.phase == Some(Phase::Stable);
+    let stable = status.stable_revision.as_ref();
+    let record_lost = match stable.filter(|_| resting && !facts.deleting) {
+        Some(name) if loaded.iter().any(|revision| revision.name == *name) => false,
+        Some(name) => revisions::is_gone(ctx, namespace, &facts.uid, name).await,
+        None => false,
+    };
+
     let pods = watch(ctx, stored, &scope, &mut live, needs.pods).await;
     let revisions: BTreeMap<String, Arc<Revision>> =
         loaded.into_iter().map(|r| (r.name.clone(), r)).collect();
@@ -119,6 +127,7 @@ pub(super) async fn observe(
         plan: facts,
         components,
         revisions,
+        record_lost,
         known,
         config_maps: sources,
         snapshots,

@@ -8,6 +8,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use futures::future::join_all;
@@ -24,7 +25,11 @@ use crate::{
 
 /// Revisions as JSON, by the uid of their plan and their name.
 #[derive(Default)]
-pub(super) struct Revisions(Mutex<HashMap<String, HashMap<String, Arc<str>>>>);
+pub(super) struct Revisions(
+    Mutex<HashMap<String, HashMap<String, Arc<str>>>>,
+    /// When the stable revision of a plan was last known to be there.
+    Mutex<HashMap<String, (String, Instant)>>,
+);
 
 impl Revisions {
     /// Drops what is kept of a plan.
@@ -33,6 +38,31 @@ impl Revisions {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(uid);
+        self.1
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(uid);
+    }
+
+    /// Notes that the stable revision of a plan is there.
+    fn saw(&self, uid: &str, name: &str, now: Instant) {
+        let mut seen = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.insert(uid.to_owned(), (name.to_owned(), now));
+    }
+
+    /// Whether it is time to look for the stable revision of a plan. One that was
+    /// not heard of before was made, or read, not long ago: who starts must not
+    /// look for those of all plans at once.
+    fn is_due(&self, uid: &str, name: &str, now: Instant, every: Duration) -> bool {
+        let last = {
+            let seen = self.1.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = seen.get(uid).filter(|(known, _)| known == name);
+            last.map(|(_, at)| *at)
+        };
+        if last.is_none() {
+            self.saw(uid, name, now);
+        }
+        last.is_some_and(|at| now.duration_since(at) >= every)
     }
 
     fn get(&self, uid: &str, name: &str) -> Option<Revision> {
@@ -106,6 +136,29 @@ pub(super) async fn load(
     Ok(revisions)
 }
 
+/// Whether the stable revision of a plan at rest is gone. It is looked for once in
+/// every resync, and on every pass while it is gone; what cannot be found out is no
+/// loss.
+pub(super) async fn is_gone(ctx: &Context, namespace: &str, plan_uid: &str, name: &str) -> bool {
+    let now = Instant::now();
+    let due = ctx.revisions.is_due(plan_uid, name, now, ctx.resync);
+    if !due || !is_subdomain(name) {
+        return false;
+    }
+    let api = Api::<ControllerRevision>::namespaced(ctx.client.clone(), namespace);
+    match api.get_metadata_opt(name).await {
+        Ok(Some(_)) => {
+            ctx.revisions.saw(plan_uid, name, now);
+            false
+        }
+        Ok(None) => true,
+        Err(error) => {
+            tracing::debug!(%error, "whether the stable revision is there is not known");
+            false
+        }
+    }
+}
+
 /// All revisions of a plan that are whole.
 pub(super) async fn find(
     ctx: &Context,
@@ -164,5 +217,22 @@ mod tests {
         assert!(kept.get("u", "two").is_some());
         kept.keep("u", &[]);
         assert!(kept.0.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_stable_revision_is_looked_for_once_in_a_while() {
+        let kept = Revisions::default();
+        let start = Instant::now();
+        let due = |name: &str, seconds: u64| {
+            let every = Duration::from_secs(600);
+            kept.is_due("u", name, start + Duration::from_secs(seconds), every)
+        };
+        assert!(!due("one", 0) && !due("one", 599) && due("one", 600));
+        assert!(due("one", 660), "as long as it was not found");
+        kept.saw("u", "one", start + Duration::from_secs(660));
+        assert!(!due("one", 1259) && due("one", 1260));
+        assert!(!due("two", 1260) && due("two", 1860), "it is another");
+        kept.forget("u");
+        assert!(!due("two", 1860));
     }
 }

@@ -451,6 +451,10 @@ fn retry(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     if conflict(ctx).is_some() {
         return for_the_workloads();
     }
+    if snapshots::too_large(ctx).is_some() {
+        let text = "until what the plan tracks is small enough to be released";
+        return Outcome::Waits(text.to_owned());
+    }
     let revision = ctx.revision(Some(wanted));
     if failed(&ctx.status) == Some(wanted) {
         if revision.is_none() {

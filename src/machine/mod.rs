@@ -15,6 +15,7 @@ mod deletion;
 mod desired;
 mod held;
 mod judge;
+mod lost;
 mod needs;
 mod pinned;
 mod reassert;

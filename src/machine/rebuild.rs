@@ -193,6 +193,16 @@ fn hold(ctx: &mut Context<'_>, known: &[Known]) {
     report::stalled(ctx, Reason::StatusLost, &text);
 }
 
+/// Whether the release in progress goes to the revision that a person named while
+/// the status was gone.
+pub(super) fn is_asked_for_in_loss(ctx: &Context<'_>) -> bool {
+    ctx.release().is_some_and(|release| {
+        let failure = release.failure.as_ref();
+        let lost = failure.is_some_and(|failure| failure.cause == Cause::StatusLost);
+        release.kind == ReleaseKind::Undo && lost
+    })
+}
+
 /// Goes to the revision that a person named; false if it is not kept.
 pub(super) fn go_to(ctx: &mut Context<'_>, name: &str) -> bool {
     let known = &ctx.input.world.known;

@@ -4,6 +4,7 @@
 use super::{
     Action, contents,
     context::{Context, cut},
+    rebuild,
 };
 use serde_json::Value;
 
@@ -22,14 +23,22 @@ const LIMIT: usize = 10;
 pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Option<String>) {
     let ended = ctx.time();
     let Some(release) = ctx.release() else { return };
+    let stable = ctx.status.stable_revision.clone();
+    // An undo that ends the loss of a status has made its revision the stable one,
+    // and what was live before it is not known.
+    let (revision, from) = if rebuild::is_asked_for_in_loss(ctx) {
+        (stable, None)
+    } else {
+        (ctx.status.target_revision.clone(), stable)
+    };
     let record = ReleaseRecord {
         number: release.number,
         kind: release.kind,
-        revision: ctx.status.target_revision.clone(),
+        revision,
         requested_by: release.requested_by.clone(),
         unproven: false,
         changes: changes(ctx),
-        from: ctx.status.stable_revision.clone(),
+        from,
         started_at: k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(release.started_at.0),
         ended_at: ended,
         result,
@@ -142,6 +151,7 @@ pub fn changes_of(stable: &RevisionData, target: &RevisionData) -> Vec<String> {
             changes.push(format!("{}: new in the plan", now.name));
             continue;
         };
+        let others = changes.len();
         for change in diff(&plain(before), &plain(now)) {
             changes.push(format!("{}: {change}", now.name));
         }
@@ -171,6 +181,13 @@ pub fn changes_of(stable: &RevisionData, target: &RevisionData) -> Vec<String> {
         for left in before.config_maps.iter().filter(|left| !keeps(left)) {
             let text = "not tracked any more";
             changes.push(format!("{}: configmap {}: {text}", now.name, left.name));
+        }
+        if changes.len() == others {
+            // A ConfigMap in the place of its snapshot, or the other way round.
+            let [then, names] = [before, now].map(|frozen| contents::plain(&frozen.template));
+            for change in diff(&then, &names) {
+                changes.push(format!("{}: {change}", now.name));
+            }
         }
     }
     let rest = changes.len().saturating_sub(CHANGES);

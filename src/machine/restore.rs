@@ -9,7 +9,7 @@ use super::{
     contents,
     context::{Context, View, WAITING, cut, is_at, is_complete},
     desired::Obstacle,
-    held, judge, pinned,
+    held, judge, pinned, rebuild,
     records::{prune, record},
     refused::forms,
     report,
@@ -464,11 +464,13 @@ fn supersede(ctx: &mut Context<'_>) {
     ctx.discard_writes();
     refuse(ctx);
     pinned::begin_anew(ctx);
-    record(
-        ctx,
-        ReleaseResult::RolledBack,
-        Some("the rollback stalled and newer content took its place".to_owned()),
-    );
+    let (result, what) = if rebuild::is_asked_for_in_loss(ctx) {
+        (ReleaseResult::Superseded, "undo")
+    } else {
+        (ReleaseResult::RolledBack, "rollback")
+    };
+    let text = format!("the {what} stalled and newer content took its place");
+    record(ctx, result, Some(text));
     let now = ctx.micros();
     if let Some(release) = ctx.status.release.as_mut() {
         release.number += 1;
@@ -551,8 +553,11 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision, edited: &[String]) {
         .as_ref()
         .is_some_and(|f| matches!(f.cause, Cause::PlanDeleted));
     let why = failure.as_ref().map(self::reason);
+    let asked = rebuild::is_asked_for_in_loss(ctx);
     let result = if reverted {
         ReleaseResult::Reverted
+    } else if asked {
+        ReleaseResult::Succeeded
     } else {
         ReleaseResult::RolledBack
     };
@@ -579,12 +584,14 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision, edited: &[String]) {
         stable.name,
         why.unwrap_or_default()
     );
-    let reason = if reverted {
-        Reason::Reverted
+    let (told, reason) = if reverted {
+        (Reason::Reverted, Reason::Reverted)
+    } else if asked {
+        (Reason::Released, Reason::Undone)
     } else {
-        Reason::RolledBack
+        (Reason::RolledBack, Reason::RolledBack)
     };
-    ctx.tell(!reverted, reason, &text);
+    ctx.tell(told.is_warning(), told, &text);
     ctx.status.phase = Some(Phase::Stable);
     match ctx.input.plan {
         Ok(plan) if !ctx.input.world.plan.deleting => stable::rest(ctx, plan),

@@ -85,7 +85,8 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     if let Some(failure) = pass.failure {
         return stopped::failed(ctx, failure);
     }
-    let caveats = snapshots::way_back(ctx);
+    let lacks = snapshots::way_back(ctx);
+    let caveats = format!("{lacks}{}", snapshots::larger(ctx));
     let total = ctx.components().count();
     let baking = ctx
         .release()

@@ -170,6 +170,15 @@ pub(super) fn too_large(ctx: &Context<'_>) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
+/// The same as a remark behind a verdict on something else, told once as itself.
+pub(super) fn larger(ctx: &mut Context<'_>) -> String {
+    let Some(text) = too_large(ctx) else {
+        return String::new();
+    };
+    tell_new(ctx, Reason::ConfigMapRefused, &text);
+    format!("; {text}")
+}
+
 /// What has to be stored before a template may be written that counts on these
 /// contents: nothing, if all are kept.
 pub(super) fn secure(ctx: &Context<'_>, tracked: &[Tracked]) -> Result<Vec<Action>, Obstacle> {
@@ -306,6 +315,7 @@ pub(super) fn caveats(ctx: &mut Context<'_>) -> String {
             "{text}; {workload} names configmap {snapshot} in the place of {name}, as the plan had put it there, and reads what that keeps; apply its own manifest to let it read {name}"
         );
     }
+    text.push_str(&larger(ctx));
     let in_use = in_use(ctx).into_iter();
     let lacks = in_use.filter_map(|tracked| keep(ctx, &tracked, true).err());
     let lacks: Vec<String> = lacks.filter_map(in_doubt).collect();
@@ -314,7 +324,7 @@ pub(super) fn caveats(ctx: &mut Context<'_>) -> String {
             "a rollback could not bring all configuration back: {}",
             lacks.join("; ")
         );
-        tell_lost(ctx, &lacks);
+        tell_new(ctx, Reason::SnapshotLost, &lacks);
         text = format!("{text}; {lacks}");
     }
     text
@@ -411,16 +421,16 @@ pub(super) fn keep_for(
         "a rollback to {revision} could not bring all configuration back: {}",
         lacks.join("; ")
     );
-    tell_lost(ctx, &text);
+    tell_new(ctx, Reason::SnapshotLost, &text);
     Some(text)
 }
 
-/// Tells of lost contents, unless that was the last that was told of any.
-fn tell_lost(ctx: &mut Context<'_>, text: &str) {
+/// Tells of contents, unless that was the last that was told for the reason.
+pub(super) fn tell_new(ctx: &mut Context<'_>, reason: Reason, text: &str) {
     let mut told = ctx.status.decisions.iter().rev();
-    let told = told.find(|told| told.reason == Reason::SnapshotLost);
+    let told = told.find(|told| told.reason == reason);
     if told.is_none_or(|told| told.message != cut(text)) {
-        ctx.tell(true, Reason::SnapshotLost, text);
+        ctx.tell(true, reason, text);
     }
 }
 

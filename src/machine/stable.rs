@@ -9,6 +9,7 @@ use super::{
     Action, Scope, Workload, adopt, contents,
     context::{Context, View, is_complete},
     desired::{Desired, desired},
+    lost,
     needs::is_news,
     pinned,
     reassert::{self, CAME_AGAIN},
@@ -39,8 +40,13 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     if let Some(text) = super::desired::missing(ctx) {
         return report::progressing(ctx, Reason::TargetsMissing, &text);
     }
-    if let Some(text) = snapshots::too_large(ctx) {
-        return report::stalled(ctx, Reason::ConfigMapRefused, &text);
+    let too_large = snapshots::too_large(ctx);
+    // Where the content of the plan went back, that is what has to be told first.
+    if let Some(text) = too_large
+        .as_ref()
+        .filter(|_| held_back(ctx, plan).is_none())
+    {
+        return report::stalled(ctx, Reason::ConfigMapRefused, text);
     }
     if !news {
         prove(ctx);
@@ -67,7 +73,12 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     }
     let desired = match desired(ctx, plan) {
         Ok(desired) => desired,
-        Err(obstacle) => return obstructed(ctx, obstacle.reason, &obstacle.message),
+        Err(obstacle) => {
+            if let Some(text) = too_large {
+                return report::stalled(ctx, Reason::ConfigMapRefused, &text);
+            }
+            return obstructed(ctx, obstacle.reason, &obstacle.message);
+        }
     };
     // The record of what was found in a field has to stand before the field is
     // taken: a crash between the two would lose it.
@@ -103,6 +114,9 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         return report::progressing(ctx, Reason::Promoting, text);
     }
     if desired.changed() {
+        if let Some(text) = too_large {
+            return report::stalled(ctx, Reason::ConfigMapRefused, &text);
+        }
         return begin(ctx, plan, &desired);
     }
     remember(ctx, None);
@@ -188,6 +202,21 @@ pub fn holding<'a>(
     first.or_else(|| refused().find(same)).or_else(others)
 }
 
+/// The refused content that holds the plan as it is now.
+fn held_back(ctx: &Context<'_>, plan: &Plan) -> Option<RefusedContent> {
+    let refused = holding(&ctx.scope, &ctx.status, Some(plan.content()));
+    // A refusal of followed workloads is no word on content that came since.
+    let refused = refused.filter(|_| !is_edited(ctx, plan) || ctx.spec_refused(plan));
+    refused.cloned()
+}
+
+/// Whether the plan asks for other content than the stable revision has, where
+/// that was read.
+fn is_edited(ctx: &Context<'_>, plan: &Plan) -> bool {
+    let stable = ctx.stable();
+    stable.is_some_and(|stable| stable.data.spec != plan.content())
+}
+
 /// The verdict on a plan of which nothing is new.
 pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
     // What was changed while a release was under way is judged next.
@@ -200,13 +229,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         ctx.wake_in(Duration::ZERO);
     }
     let revision = ctx.status.stable_revision.clone().unwrap_or_default();
-    let edited = ctx
-        .stable()
-        .is_some_and(|stable| stable.data.spec != plan.content());
-    let refused = holding(&ctx.scope, &ctx.status, Some(plan.content()));
-    // A refusal of followed workloads is no word on content that came since.
-    let refused = refused.filter(|_| !edited || ctx.spec_refused(plan));
-    if let Some(refused) = refused.cloned() {
+    if let Some(refused) = held_back(ctx, plan) {
         // Content that was refused before a person asked for another revision.
         let undone = ctx.status.history.last().filter(|record| {
             record.kind == ReleaseKind::Undo && record.result == ReleaseResult::Succeeded
@@ -218,6 +241,11 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
             let text = format!("{revision} was asked for{by} in its place");
             let text = undone.map_or(&refused.message, |_| &text);
             (format!("undone: {text}. "), Reason::Undone)
+        } else if undone.is_some() && refused.cause == Cause::StatusLost {
+            let (tried, why) = (&refused.revision, &refused.message);
+            let why = why.strip_prefix("it ").unwrap_or(why);
+            let text = format!("undone: {revision} was asked for{by}. {tried} {why}. ");
+            (text, Reason::Undone)
         } else if undone.is_some() {
             let why = ways::brief(&refused.told());
             let text = format!(
@@ -232,7 +260,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
             (format!("rolled back: {why}. "), Reason::RolledBack)
         };
         let again = &refused.revision;
-        let caveats = snapshots::caveats(ctx);
+        let caveats = snapshots::caveats(ctx) + &lost::caveat(ctx, plan);
         let retry = if is_gone_from_plan(&ctx.status, plan.content(), again) {
             String::new()
         } else {
@@ -242,18 +270,25 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         let text = format!(
             "{what}{revision} is live, and {again} is not released again by itself. {}{retry}{}{caveats}",
             ways::change(ctx),
-            if caveats.is_empty() { "" } else { " " },
+            if caveats.is_empty() || retry.is_empty() {
+                ""
+            } else {
+                " "
+            },
         );
         report::judged(ctx);
         return report::stalled(ctx, reason, &text);
     }
-    if edited || unseen {
+    if is_edited(ctx, plan) || unseen {
         ctx.wake_in(Duration::ZERO);
         let text = "content changed while a release was under way and is looked at now";
         return report::progressing(ctx, Reason::Settling, text);
     }
     report::judged(ctx);
-    let caveats = snapshots::caveats(ctx);
+    if let Some(text) = snapshots::too_large(ctx) {
+        return report::stalled(ctx, Reason::ConfigMapRefused, &text);
+    }
+    let caveats = snapshots::caveats(ctx) + &lost::caveat(ctx, plan);
     report::ready(ctx, &format!("{revision} is released and healthy{caveats}"));
 }
 

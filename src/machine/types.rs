@@ -39,6 +39,9 @@ pub struct World {
     pub components: Vec<Observed>,
     /// Revisions that were asked for by [`super::needs`] and are there and whole.
     pub revisions: BTreeMap<String, Arc<Revision>>,
+    /// Whether the record of the stable revision of a plan at rest is known to be
+    /// gone. It is looked for now and then.
+    pub record_lost: bool,
     /// All revisions of the plan that are whole, where the status is gone.
     pub known: Vec<Known>,
     /// The ConfigMaps that [`super::sources`] names, by name.

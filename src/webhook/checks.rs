@@ -70,11 +70,8 @@ pub(super) async fn check(
         deadline,
         config_maps::missing(lookup, namespace, old, new, plan),
     );
-    if changed.is_empty() {
-        return Findings {
-            warnings: maps.await.unwrap_or_else(|_| unchecked_maps()),
-            ..Findings::default()
-        };
+    if changed.is_empty() && !config_maps::is_new(old, new, plan) {
+        return Findings::default();
     }
     let mut findings = Findings::default();
     let mut checks = Vec::new();
@@ -91,20 +88,21 @@ pub(super) async fn check(
         });
     }
     let components = stream::iter(checks).buffered(PARALLEL).collect::<Vec<_>>();
-    let rivals = timeout_at(deadline, check_rivals(lookup, namespace, new, &changed));
+    let rivals = check_rivals(lookup, namespace, old, new, plan, &changed);
+    let rivals = timeout_at(deadline, rivals);
     let (components, maps, rivals) = futures::future::join3(components, maps, rivals).await;
     components.into_iter().for_each(|found| findings.add(found));
     findings
         .warnings
         .extend(maps.unwrap_or_else(|_| unchecked_maps()));
     findings.add(rivals.unwrap_or_else(|_| {
-        Findings::warn(
-            "other plans for the same workloads were not looked for: the cluster did not answer in time"
-                .into(),
-        )
+        Findings::warn(format!("{UNSEEN}: the cluster did not answer in time"))
     }));
     findings
 }
+
+/// What is said where the other plans are not known.
+const UNSEEN: &str = "other plans for the same workloads were not looked for";
 
 fn unchecked_maps() -> Vec<String> {
     vec!["tracked configmaps were not checked: the cluster did not answer in time".to_owned()]
@@ -250,29 +248,30 @@ fn unknown_containers(
         .collect()
 }
 
+/// Looks for other plans that have a workload of this one, or a ConfigMap.
 async fn check_rivals(
     lookup: &dyn Lookup,
     namespace: &str,
-    plan: &StoredPlan,
+    old: Option<&StoredPlan>,
+    new: &StoredPlan,
+    plan: &Plan,
     changed: &[(usize, &ComponentPlan)],
 ) -> Findings {
     let plans = match lookup.plans(namespace).await {
         Ok(plans) => plans,
-        Err(error) => {
-            return Findings::warn(format!(
-                "other plans for the same workloads were not looked for: {error}"
-            ));
-        }
+        Err(error) => return Findings::warn(format!("{UNSEEN}: {error}")),
     };
     let mut findings = Findings::default();
     for (_, component) in changed {
-        if let Some(name) = incumbent(plan, &component.target, plans.iter()) {
+        if let Some(name) = incumbent(new, &component.target, plans.iter()) {
             findings.warnings.push(format!(
                 "{} belongs to ReleasePlan {name}: this plan does nothing until it lets go",
                 component.target
             ));
         }
     }
+    let shared = config_maps::shared(old, new, plan, &plans);
+    findings.warnings.extend(shared);
     findings
 }
 

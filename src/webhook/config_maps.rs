@@ -1,4 +1,4 @@
-//! Whether the ConfigMaps that a plan tracks exist.
+//! Whether the ConfigMaps that a plan tracks exist, and who else tracks them.
 //!
 //! Never a fault, because plans may be applied before what they name; and what
 //! the plan does until one exists is told with it.
@@ -21,8 +21,7 @@ pub(super) async fn missing(
     new: &StoredPlan,
     plan: &Plan,
 ) -> Vec<String> {
-    let count = plan.components().len();
-    if !(0..count).any(|index| is_changed(old, new, index)) {
+    if !is_new(old, new, plan) {
         return Vec::new();
     }
     let looks = places(plan).into_iter().map(|(name, places)| async move {
@@ -43,6 +42,72 @@ pub(super) async fn missing(
     looks.collect::<Vec<_>>().await.concat()
 }
 
+/// Whether any component asks for something new.
+pub(super) fn is_new(old: Option<&StoredPlan>, new: &StoredPlan, plan: &Plan) -> bool {
+    (0..plan.components().len()).any(|index| is_changed(old, new, index))
+}
+
+/// Warnings about the ConfigMaps of `plan` that one of the `others` tracks as
+/// well. Of a workload without a template the contents go back by a write into the
+/// ConfigMap itself, which whoever else tracks it takes for an edit.
+pub(super) fn shared(
+    old: Option<&StoredPlan>,
+    new: &StoredPlan,
+    plan: &Plan,
+    others: &[StoredPlan],
+) -> Vec<String> {
+    let me = new.metadata.name.as_deref();
+    let mut warnings = Vec::new();
+    for (name, places) in places(plan) {
+        for place in places
+            .iter()
+            .filter(|place| is_changed(old, new, place.index))
+        {
+            for other in others
+                .iter()
+                .filter(|other| other.metadata.name != new.metadata.name)
+            {
+                let theirs = trackers(other, &name);
+                let Some(followed) = theirs
+                    .iter()
+                    .find(|templated| !**templated)
+                    .or(theirs.first())
+                else {
+                    continue;
+                };
+                let (me, other) = (
+                    me.unwrap_or("this plan"),
+                    other.metadata.name.as_deref().unwrap_or_default(),
+                );
+                let (writes, reads) = match (place.templated, *followed) {
+                    (false, _) => (me, other),
+                    (true, false) => (other, me),
+                    (true, true) => continue,
+                };
+                warnings.push(format!(
+                    "configmap {name} ({}) is tracked by ReleasePlan {other} too: a rollback of {writes} writes its old contents back, which is new content for {reads}",
+                    place.path
+                ));
+            }
+        }
+    }
+    warnings
+}
+
+/// Whether they have a template: the components of a plan, valid or not, that
+/// track a ConfigMap.
+fn trackers(plan: &StoredPlan, config_map: &str) -> Vec<bool> {
+    let components = plan.spec.get("components").and_then(Value::as_array);
+    let tracks = |component: &&Value| {
+        let names = component.get("configMaps").and_then(Value::as_array);
+        names.is_some_and(|names| names.iter().any(|name| name == config_map))
+    };
+    let components = components.into_iter().flatten().filter(tracks);
+    components
+        .map(|component| component.get("template").is_some_and(|t| !t.is_null()))
+        .collect()
+}
+
 /// The warning in one line, for which a very long name is cut: the path tells
 /// which one it is.
 fn one_line(name: &str, said: &str, path: &str) -> String {
@@ -58,6 +123,7 @@ fn one_line(name: &str, said: &str, path: &str) -> String {
 
 /// A field that names a ConfigMap.
 struct Place {
+    index: usize,
     path: String,
     templated: bool,
 }
@@ -68,6 +134,7 @@ fn places(plan: &Plan) -> BTreeMap<String, Vec<Place>> {
     for (index, component) in plan.components().iter().enumerate() {
         for (position, name) in component.config_maps.iter().enumerate() {
             places.entry(name.clone()).or_default().push(Place {
+                index,
                 path: format!("spec.components[{index}].configMaps[{position}]"),
                 templated: component.template.is_some(),
             });

@@ -2,9 +2,10 @@
 //! forged, and what is kept of them in the long run.
 
 use belay::api::{FINALIZER, Reason, ReleasePlanStatus};
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use serde_json::{Value, json};
 
-use crate::support::{PATIENCE, Scene, holds, image_of, plan, why};
+use crate::support::{PATIENCE, SOON, Scene, following, holds, image_of, plan, why};
 
 async fn delete_revisions(scene: &Scene) {
     scene
@@ -24,6 +25,39 @@ async fn revisions_deleted_at_rest_are_missed_loudly_and_a_new_plan_helps() {
     scene.shop(&[("cart", "shop/cart:2")], "").await;
     scene.ready("shop").await;
     assert_eq!(scene.image("cart").await, "shop/cart:2");
+}
+
+/// Nothing else happens to the plans: the operator looks for itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revision_deleted_at_rest_is_made_again_or_told_before_it_is_needed() {
+    let cluster = crate::recovery::cluster().await;
+    let _operator = {
+        let cluster = cluster.clone();
+        let options = crate::support::options().arg("--resync").arg("2s");
+        let start = move || belay_testenv::Operator::start(&cluster, &options).unwrap();
+        tokio::task::spawn_blocking(start).await.unwrap()
+    };
+    let scene = Scene::on(&cluster, "records-looked-for").await;
+    scene.deployment("web", "shop/web:1", 1).await;
+    scene.apply(&following("site", &["web"], "")).await;
+    let site = scene.ready("site").await.stable_revision.unwrap();
+    scene.stable(&[("cart", "shop/cart:1")], "").await;
+    delete_revisions(&scene).await;
+    let told = |s: &ReleasePlanStatus| why(s).contains("is gone, so nothing could go back to it");
+    let shop = scene.plan_until("shop", "tells of it", told).await;
+    assert!(holds(&shop, "Ready", "True"), "{}", why(&shop));
+    let (client, namespace) = (scene.client.clone(), &scene.namespace);
+    let revisions = kube::Api::<ControllerRevision>::namespaced(client, namespace);
+    let made =
+        kube::runtime::wait::await_condition(revisions, &site, |found: Option<&_>| found.is_some());
+    tokio::time::timeout(SOON, made).await.unwrap().unwrap();
+    let site = scene.ready("site").await;
+    assert!(!told(&site), "{}", why(&site));
+    scene
+        .kubectl(&["set", "image", "deployment/web", "app=shop/web:2-pullerror"])
+        .await;
+    scene.because("site", Reason::RolledBack).await;
+    assert_eq!(scene.image("web").await, "shop/web:1");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -260,6 +260,16 @@ fn a_followed_workload_that_reads_a_snapshot_still_is_told() {
     assert!(told(&sim).contains(text), "{}", told(&sim));
     sim.deployment("web").mount(MAP);
     sim.run_to_the_end();
+    let changes = sim.status.history.last().unwrap().changes.clone();
+    let [change] = changes.as_slice() else {
+        panic!("{changes:?}");
+    };
+    let snapshot = sim.snapshots.keys().next().unwrap();
+    let end = format!("{snapshot} → {MAP}");
+    assert!(
+        change.starts_with("web: ") && change.ends_with(&end),
+        "{change}"
+    );
     sim.run(5);
     assert!(sim.ready() && !told(&sim).contains(text), "{}", told(&sim));
 }

@@ -19,6 +19,8 @@ mod deletion;
 mod emptied;
 mod failure;
 mod frozen;
+mod large;
+mod lost;
 mod messages;
 mod midrelease;
 mod named;

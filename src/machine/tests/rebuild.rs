@@ -6,7 +6,10 @@ use super::{
     plans::{component, configured},
     sim::*,
 };
-use crate::api::{Cause, ConditionType, Phase, Reason, ReleasePlanStatus, ReleaseResult};
+use crate::{
+    api::{Cause, ConditionType, Phase, Reason, ReleaseKind, ReleasePlanStatus, ReleaseResult},
+    plan::Stamps,
+};
 
 fn pair() -> Sim {
     Sim::settled(
@@ -92,6 +95,10 @@ fn in_mid_release_a_person_says_what_is_stable() {
     );
     assert_eq!((sim.journal.len(), sim.told(Reason::StatusLost)), (0, 1));
     sim.facts.undo = Some(stable.clone());
+    let stamp = json!([{
+        "order": "undo", "revision": stable, "user": "jane", "at": "2027-01-01T00:00:00Z",
+    }]);
+    sim.facts.ordered_by = Stamps::read(Some(&stamp.to_string()));
     sim.dirty = true;
     sim.run_until("the way back", |sim| sim.phase() == Phase::Stable);
     sim.run(60);
@@ -100,7 +107,49 @@ fn in_mid_release_a_person_says_what_is_stable() {
         (sim.status.stable_revision.clone(), sim.facts.undo.clone()),
         (Some(stable), None)
     );
-    assert_eq!((sim.reason(), sim.stalled()), ("RolledBack", true));
+    assert_eq!((sim.reason(), sim.stalled()), ("Undone", true));
+    let last = sim.status.history.last().unwrap();
+    assert_eq!(
+        (last.kind, last.result, &last.revision, &last.from),
+        (
+            ReleaseKind::Undo,
+            ReleaseResult::Succeeded,
+            &sim.status.stable_revision,
+            &None
+        )
+    );
+    let told = sim.condition(ConditionType::Ready).2;
+    let text = "was asked for by jane. ";
+    assert!(told.contains(text), "{told}");
+    let text = "was released before, and how that ended was lost";
+    assert!(told.contains(text), "{told}");
+    assert_eq!(sim.told(Reason::RolledBack), 0, "{:#?}", sim.events);
+}
+
+/// The one that was asked for does not become available, and newer content is
+/// what a person wants instead.
+#[test]
+fn what_was_asked_for_when_the_status_was_gone_and_gives_way_is_no_rollback() {
+    let mut sim = pair();
+    let stable = sim.status.stable_revision.clone().unwrap();
+    sim.want("cart", "cart:2-unready");
+    sim.run(10);
+    lose(&mut sim);
+    sim.run(5);
+    sim.deployment("cart").broken = true;
+    sim.facts.undo = Some(stable.clone());
+    sim.run_until("it stalls", |sim| sim.reason() == "RollbackStalled");
+    sim.want("cart", "cart:3");
+    sim.run_until("it gives way", |sim| sim.phase() == Phase::RollingOut);
+    sim.deployment("cart").broken = false;
+    sim.run_until("the release", |sim| {
+        sim.ready() && sim.image("cart") == "cart:3"
+    });
+    let first = &sim.status.history[0];
+    assert_eq!(
+        (first.kind, first.result, first.revision.clone()),
+        (ReleaseKind::Undo, ReleaseResult::Superseded, Some(stable))
+    );
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::{
         ConditionType, DeletionPolicy, Phase, Reason, ReleasePlanStatus, ReleaseRecord,
         ReleaseResult,
     },
-    config_maps::{Kept, Tracked, names},
+    config_maps::{Kept, MAX_BYTES, Tracked, names},
     machine::{
         Decision, DryRun, EventNote, Input, Known, Observed, PlanFacts, Scope, Source, Workload,
         World, digests, found, needs, scope, snapshots, sources, step,
@@ -219,7 +219,12 @@ impl Sim {
             },
             None => Source::default(),
             Some(text) => Source {
-                digest: Some(contents(text).digest()),
+                // Nobody keeps what is too large, and its digest takes long.
+                digest: Some(if text.len() > MAX_BYTES {
+                    text.len().to_string()
+                } else {
+                    contents(text).digest()
+                }),
                 bytes: text.len(),
                 uid: format!("uid-{name}"),
                 immutable: self.immutable,
@@ -273,6 +278,9 @@ impl Sim {
             .iter()
             .filter_map(|name| Some((name.clone(), self.revisions.get(name)?.clone().into())))
             .collect();
+        let resting = self.status.release.is_none() && self.status.phase == Some(Phase::Stable);
+        let stable = self.status.stable_revision.as_ref().filter(|_| resting);
+        let record_lost = stable.is_some_and(|name| !self.revisions.contains_key(name));
         let known = self.revisions.values().filter(|_| needs.known);
         let known = known
             .map(|revision| Known {
@@ -307,6 +315,7 @@ impl Sim {
         World {
             plan: facts,
             components,
+            record_lost,
             known,
             snapshots: snapshots(&scope, revisions.values().map(AsRef::as_ref))
                 .into_iter()

@@ -326,6 +326,70 @@ async fn wv_07_a_workload_that_another_plan_holds_is_a_warning_with_its_name() {
     assert_eq!(answer.warnings()[0], warning);
 }
 
+/// Another plan that tracks `settings`, with a template or without.
+async fn market(templated: bool) -> StoredPlan {
+    let mut market = stored(&tracking()).await;
+    market["metadata"]["name"] = json!("market");
+    let components = market["spec"]["components"].as_array_mut().unwrap();
+    components.truncate(1);
+    components[0]["workload"]["name"] = json!("stall");
+    if !templated {
+        components[0].as_object_mut().unwrap().remove("template");
+    }
+    serde_json::from_value(market).unwrap()
+}
+
+async fn shared(plans: Vec<StoredPlan>, review: &Value) -> String {
+    let cluster = Arc::new(Cluster {
+        plans,
+        config_maps: vec!["settings", "site"],
+        ..cluster()
+    });
+    let answer = validate(&cluster, review).await;
+    answer.accepted();
+    answer.warnings().join(" ")
+}
+
+/// A rollback without a template writes into the ConfigMap itself.
+#[tokio::test]
+async fn a_config_map_that_goes_back_for_one_plan_and_is_new_for_another_is_a_warning() {
+    let (followed, templated) = (market(false).await, market(true).await);
+    let told = shared(vec![followed.clone()], &create(&tracking())).await;
+    assert_eq!(
+        told,
+        "configmap settings (spec.components[0].configMaps[0]) is tracked by ReleasePlan market too: a rollback of market writes its old contents back, which is new content for shop"
+    );
+    let mut here = tracking();
+    let component = here["spec"]["components"][0].as_object_mut().unwrap();
+    component.remove("template");
+    let told = shared(vec![templated.clone()], &create(&here)).await;
+    assert_eq!(
+        told,
+        "configmap settings (spec.components[0].configMaps[0]) is tracked by ReleasePlan market too: a rollback of shop writes its old contents back, which is new content for market"
+    );
+    // Each has a snapshot of its own.
+    let told = shared(vec![templated], &create(&tracking())).await;
+    assert_eq!(told, "");
+    // The plan is no other than itself, and what was told once is told.
+    let mut own = followed.clone();
+    own.metadata.name = Some("shop".to_owned());
+    let told = shared(vec![own], &create(&tracking())).await;
+    assert_eq!(told, "");
+    let old = stored(&tracking()).await;
+    let mut new = old.clone();
+    new["spec"]["components"][1]["workload"]["name"] = json!("cache");
+    let told = shared(vec![followed.clone()], &update(&old, &new)).await;
+    assert!(!told.contains("market"), "{told}");
+    // Only the ConfigMap is new.
+    let mut before = old.clone();
+    before["spec"]["components"][0]
+        .as_object_mut()
+        .unwrap()
+        .remove("configMaps");
+    let told = shared(vec![followed], &update(&before, &old)).await;
+    assert!(told.contains("is tracked by ReleasePlan market"), "{told}");
+}
+
 /// A plan that gives arguments of its own, on a workload that has others.
 fn arguments() -> (Cluster, Value) {
     let mut cluster = cluster();
