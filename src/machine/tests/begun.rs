@@ -8,7 +8,7 @@ use super::{
     plans::{configured, followed, reading},
     sim::*,
 };
-use crate::api::{ConditionType, Phase};
+use crate::api::{ConditionType, Phase, ReleaseResult};
 
 const VOLUME: &str = "settings";
 
@@ -138,6 +138,55 @@ fn with_sidecar(image: &str) -> Sim {
 
 fn sidecar() -> Value {
     json!([{"configMapRef": {"name": VOLUME}}])
+}
+
+/// The plan's content was refused, and then a sidecar was changed that reads the
+/// ConfigMap by its name: the stable revision keeps the contents for that.
+fn with_a_sidecar_beside_refused_content() -> Sim {
+    let mut sim = with_sidecar("cart:1");
+    sim.run(30);
+    sim.want("cart", "cart:2-unready");
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.run_until("the end", |sim| sim.status.release.is_none());
+    envoy(&mut sim, "envoy:2");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert_eq!(sim.results().last(), Some(&ReleaseResult::Succeeded));
+    sim
+}
+
+fn envoy(sim: &mut Sim, image: &str) {
+    let path = [PROXY[0], PROXY[1], PROXY[2], "f:image"];
+    sim.deployment("cart").edit(&path, json!(image));
+}
+
+#[test]
+fn all_of_a_template_goes_back_of_which_the_surroundings_failed_also_with_snapshots() {
+    let mut sim = with_a_sidecar_beside_refused_content();
+    sim.deployment("cart").broken = true;
+    envoy(&mut sim, "envoy:3");
+    before_the_first_write_of_the_rollback(&mut sim);
+    sim.configure(VOLUME, "new");
+    let cart = sim.deployment("cart");
+    cart.broken = false;
+    cart.repair();
+    sim.run_to_the_end();
+    let proxy = &sim.deployments["cart"].template["spec"]["containers"][1];
+    assert_eq!(proxy["image"], "envoy:2", "{proxy:#}");
+}
+
+#[test]
+fn what_surrounds_the_fields_of_a_plan_does_not_come_back_by_snapshot_with_them() {
+    let mut sim = with_a_sidecar_beside_refused_content();
+    let stable = sim.status.stable_revision.clone();
+    sim.want("cart", "cart:3-unready");
+    before_the_first_write_of_the_rollback(&mut sim);
+    sim.configure(VOLUME, "new");
+    sim.run_to_the_end();
+    let proxy = &sim.deployments["cart"].template["spec"]["containers"][1];
+    assert_eq!(proxy["envFrom"], sidecar());
+    assert_eq!(sim.image("cart"), "cart:1");
+    assert_eq!(sim.status.stable_revision, stable);
 }
 
 /// Nothing of it was written by the plan, and nothing of it comes back.

@@ -244,10 +244,9 @@ fn stable_means_proven(sim: &Sim, world: &World, decision: &Decision) {
         // The snapshot of what a name stood for is the same content.
         let names = frozen.named.iter();
         let names = names.map(|named| (named.snapshot.clone(), named.name.clone()));
-        let by_name = rewrite(&frozen.template, &names.collect());
-        let kept = old.is_some_and(|old| {
-            canon::equal(&old.template, &frozen.template) || canon::equal(&old.template, &by_name)
-        });
+        let names = names.collect();
+        let by_name = |frozen: &Frozen| rewrite(&frozen.template, &names);
+        let kept = old.is_some_and(|old| canon::equal(&by_name(old), &by_name(frozen)));
         // From before the plan owned anything, what it owned until now is what
         // had to come back; the rest is surroundings.
         let left = old.filter(|_| scope.template.is_some() && frozen.fields.is_empty());
