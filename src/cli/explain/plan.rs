@@ -10,12 +10,12 @@ use k8s_openapi::{
 use super::model::{Content, Limit, Measure, PlanExplanation, Refused, Waiting};
 use crate::{
     api::{
-        ABORT, ConditionType, GatewayDuration, OnFailure, RELEASE_GENERATION, RETRY,
-        ReleasePlanStatus, ReleaseProgress, Stage, StoredPlan, UNDO,
+        ABORT, ConditionType, GatewayDuration, OnFailure, RETRY, ReleasePlanStatus, Stage,
+        StoredPlan, UNDO,
     },
     cli::{
         meanwhile::waits,
-        status::{PlanStatus, verdict::held},
+        status::{PlanStatus, later::passed_by, verdict::held},
     },
     plan::{
         Plan, abortable, as_seen, current, failed, is_gone_from_plan, retryable, unbegun, undoable,
@@ -82,12 +82,6 @@ fn content(stored: &StoredPlan, plan: Option<&Plan>, status: &ReleasePlanStatus)
         digest: Some(digest.to_owned()),
         text,
     }
-}
-
-/// The stage of a release that was begun for older content than that of the plan.
-fn passed_by(stored: &StoredPlan, release: &ReleaseProgress) -> Option<Stage> {
-    let now: i64 = stored.annotation(RELEASE_GENERATION)?.parse().ok()?;
-    (now > release.generation?).then_some(release.stage)
 }
 
 fn limits(plan: &Plan) -> Vec<Limit> {

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::model::{DeploymentExplanation, Explanation, Measure, PlanExplanation};
 use crate::cli::status::{
-    CauseView,
+    CauseView, later,
     pods::age,
     render::{Layout, mark, next, told, ways},
     said::once,
@@ -118,6 +118,9 @@ impl Page {
         let verdict = &plan.status.verdict;
         self.heading("What would move it");
         self.row("Next", 8, &next(verdict, now));
+        if let Some(later) = later::told(&plan.status) {
+            self.row("Then", 8, &later);
+        }
         for order in &plan.orders {
             let text = format!("{}={}: {}", order.annotation, order.revision, order.text);
             self.row("Order", 8, &text);

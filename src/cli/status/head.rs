@@ -4,6 +4,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
+    later,
     model::{ComponentView, Health, PlanStatus, Verdict},
     pods::age,
     render::{Layout, TEXT, labelled, mark, told},
@@ -32,6 +33,9 @@ pub(super) fn head(plan: &PlanStatus, now: Timestamp, layout: Layout) -> Vec<Lin
         lines.extend(labelled("Since", Tone::Plain, &text, layout));
     }
     lines.extend(labelled("Next", Tone::Plain, &next(verdict, now), layout));
+    if let Some(later) = later::told(plan) {
+        lines.extend(labelled("Then", Tone::Plain, &later, layout));
+    }
     lines.extend(ways(verdict, layout));
     for (label, text) in [("Release", release(plan, now)), ("Last", last(plan, now))] {
         let text = text.unwrap_or_default();

@@ -156,7 +156,9 @@ fn content_that_nobody_prepares_tells_that_the_operator_is_away() {
         let verdict = cluster.status().verdict;
         assert_eq!(
             verdict.message,
-            format!("due was: the release begins within seconds; before that it was Settling: {text}")
+            format!(
+                "due was: the release begins within seconds; before that it was Settling: {text}"
+            )
         );
         assert!(!is_overdue(&settles(soon, text, release, &|_| {})));
     }
