@@ -82,7 +82,7 @@ impl Page {
             let message = once(&verdict.message, &verdict.ways);
             // The message may begin with its reason.
             let said = SAID.iter().find_map(|said| message.strip_prefix(said));
-            let end = if message.contains("kubectl ") || message.ends_with(['.', ':', ';']) {
+            let end = if message.contains(": kubectl ") || message.ends_with(['.', ':', ';']) {
                 ""
             } else {
                 "."

@@ -170,12 +170,22 @@ impl Facts<'_> {
     /// A plan that nobody judged when it was time to.
     pub(super) fn unjudged(&self, ready: &Condition, due: Time) -> Verdict {
         let (text, _) = self.next(reason_of(ready));
-        let title = "Nobody has judged this since it was due: is the operator running?";
         let message = format!(
             "due was: {text}; before that it was {}: {}",
             ready.reason, ready.message
         );
-        let next = "the operator judges it within seconds once it runs";
+        let settles = reason_of(ready) == Some(Reason::Settling);
+        let (title, next) = if settles {
+            (
+                "Nobody prepares the content that was seen: is the operator running?",
+                "the operator prepares it within seconds once it runs",
+            )
+        } else {
+            (
+                "Nobody has judged this since it was due: is the operator running?",
+                "the operator judges it within seconds once it runs",
+            )
+        };
         Verdict {
             since: Some(due),
             ways: vec![self.doctor()],

@@ -11,7 +11,7 @@ use super::{
     said::{self, once, parts},
     text::{Line, Tone, clock, span},
 };
-use crate::api::Stage;
+use crate::api::{Reason, Stage};
 
 /// Lines that the words of one way out may take.
 const WAY: usize = 4;
@@ -51,10 +51,12 @@ pub(super) fn head(plan: &PlanStatus, now: Timestamp, layout: Layout) -> Vec<Lin
         .as_ref()
         .map_or_else(String::new, |step| format!(", {step}"));
     let stable = plan.revisions.stable.as_ref();
-    let stable = stable.map_or_else(
-        || ", no stable revision yet".to_owned(),
-        |name| format!(", stable revision {name}"),
-    );
+    let lost = verdict.reason == Reason::StatusLost.as_str();
+    let stable = match stable {
+        Some(name) => format!(", stable revision {name}"),
+        None if lost => ", stable revision not known any more".to_owned(),
+        None => ", no stable revision yet".to_owned(),
+    };
     let text = format!("namespace {}, {phase}{step}{stable}", plan.namespace);
     lines.extend(labelled("Plan", Tone::Plain, &text, layout));
     lines

@@ -119,7 +119,10 @@ mod tests {
         );
         let refused = "field manager kubectl keeps giving deployment web the template of shop-cccc, which was refused. Belay sent the stable one back 3 times in 10m, holds now, and tries again once these are past. Stop what applies it, give it other content, or try that one again: kubectl annotate relplan shop -n s belay.dev/retry=shop-cccc --overwrite";
         let (message, ways) = told("Contended", refused, Phase::Stable);
-        assert!(!message.contains("kubectl annotate"), "{message}");
+        assert!(
+            message.ends_with("Stop what applies it, give it other content"),
+            "{message}"
+        );
         assert_eq!(
             ways,
             [

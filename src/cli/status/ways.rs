@@ -152,6 +152,9 @@ impl Facts<'_> {
             }
             Reason::TemplateMismatch | Reason::TemplateRefused | Reason::ConfigMapRefused => {
                 ways.push(edit());
+                if self.goes_back() {
+                    ways.push(abort("end the rollback and keep what is live"));
+                }
             }
             Reason::Contended => {
                 ways.extend(self.contended());
@@ -167,6 +170,9 @@ impl Facts<'_> {
                 if message.contains(" to exist") || !message.contains(" to be readable (") {
                     let create = "create what is missing, or correct its name in the plan";
                     ways.push(Some(way(create, None)));
+                }
+                if self.goes_back() {
+                    ways.push(abort("end the rollback and keep what is live"));
                 }
             }
             Reason::RevisionLost => {

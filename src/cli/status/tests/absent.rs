@@ -322,18 +322,29 @@ fn a_template_that_nobody_looked_at_is_told_where_a_release_failed_or_stopped() 
 /// Pods that end a release by failFast, and nobody has ended it.
 #[test]
 fn a_crash_loop_that_nobody_judged_asks_for_the_operator() {
-    let with = |restarts: i32, ended: &str| {
+    let failing = |reason: Option<&str>, restarts: i32, ended: &str| {
         let mut pods = crashing();
         let container = &mut pods["containerStatuses"][0];
         container["restartCount"] = json!(restarts);
         container["lastState"]["terminated"]["finishedAt"] = json!(ended);
-        let mut cluster = promoting();
+        let mut cluster = with(promoting(), |plan| {
+            if let Some(reason) = reason {
+                for condition in plan["status"]["conditions"].as_array_mut().unwrap() {
+                    condition["reason"] = json!(reason);
+                }
+            }
+        });
         let is_old = |name: &str| !name.starts_with("web-2");
         cluster
             .pods
             .retain(|pod| is_old(pod.metadata.name.as_deref().unwrap_or_default()));
         cluster.pods("web", 2, 1, &pods).status().verdict
     };
+    // It says itself that it does not get on.
+    let fails = failing(Some("ReconcileError"), 5, "2026-03-01T03:03:40Z");
+    assert_eq!(fails.reason, "ReconcileError");
+    assert!(!fails.next.contains("failFast"), "{fails:?}");
+    let with = |restarts, ended: &str| failing(None, restarts, ended);
     let overdue = with(5, "2026-03-01T03:03:40Z");
     assert_eq!(
         (overdue.health, overdue.reason.as_str()),
