@@ -42,7 +42,7 @@ fn content(stored: &StoredPlan, plan: Option<&Plan>, status: &ReleasePlanStatus)
     let Some(plan) = plan else {
         return Content {
             digest: None,
-            text: "the plan is not valid, so nothing of it is released".to_owned(),
+            text: "not valid, so nothing of it is released".to_owned(),
         };
     };
     let digest = plan.content();
@@ -121,7 +121,8 @@ fn measures(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Measure> {
     let Some(release) = &status.release else {
         return Vec::new();
     };
-    let runs = release.held_since.is_none() && release.stage != Stage::Stopped;
+    let judged = !matches!(release.stage, Stage::Settle | Stage::Stopped);
+    let runs = release.held_since.is_none() && judged;
     let deadline = plan.map(Plan::progress_deadline);
     let deadline = deadline.and_then(|time| SignedDuration::try_from(time).ok());
     let stuck = |since: Timestamp| since.checked_add(deadline?).ok().map(Time);
