@@ -155,7 +155,11 @@ impl Verb {
         let status = plan.status.as_ref().unwrap_or(&empty);
         match self {
             Self::Abort => {
-                let order = abort(about, status, named).map(|r| annotation(ABORT, r));
+                let order = abort(about, status, named).map(|revision| Order::Annotation {
+                    name: ABORT,
+                    revision: revision.to_owned(),
+                    note: nothing_before(status),
+                });
                 order.map_err(|refusal| Refusal {
                     soon: refusal.soon || begins(plan, status),
                     ..refusal
@@ -175,6 +179,12 @@ fn annotation(name: &'static str, revision: &str) -> Order {
         revision: revision.to_owned(),
         note: None,
     }
+}
+
+/// What is said of an abort that goes back to nothing.
+fn nothing_before(status: &ReleasePlanStatus) -> Option<String> {
+    let first = status.stable_revision.is_none();
+    first.then(|| "nothing was stable before, so what is live stays as it is".to_owned())
 }
 
 fn paused(name: &str, plan: &StoredPlan, wanted: bool) -> Order {

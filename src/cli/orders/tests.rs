@@ -46,6 +46,22 @@ fn an_abort_names_what_is_released_and_nothing_else() {
 }
 
 #[test]
+fn an_abort_that_goes_back_to_nothing_says_so() {
+    let note = |plan: &StoredPlan| match Verb::Abort.order(plan, None, &Caller::default()) {
+        Ok(Order::Annotation { note, .. }) => note,
+        other => panic!("{other:?}"),
+    };
+    let mut plan = rolling_out();
+    assert_eq!(note(&plan), None);
+    plan.status.as_mut().unwrap().stable_revision = None;
+    let said = note(&plan);
+    assert_eq!(
+        said.as_deref(),
+        Some("nothing was stable before, so what is live stays as it is")
+    );
+}
+
+#[test]
 fn a_retry_names_what_failed_last() {
     let plan = with(rolled_back);
     expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-cccc"]
