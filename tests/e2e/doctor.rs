@@ -341,6 +341,21 @@ async fn check_names_what_is_missing_before_and_after_an_installation() {
         "MutatingWebhookConfiguration belay.dev does not exist",
     )
     .await;
+    // What is said to bring them back does, also where a URL stands in the other one.
+    until(&scene, "webhooks", "FAIL", "kubectl replace --force -f ").await;
+    let file = workspace_root().join("deploy/webhooks.yaml");
+    let file = file.to_str().unwrap();
+    let applied = scene.kubectl_raw(&["apply", "-f", file]).await;
+    assert!(
+        applied.stderr.contains("exactly one of url or service"),
+        "{}",
+        applied.stderr
+    );
+    scene.kubectl(&["replace", "--force", "-f", file]).await;
+    until(&scene, "webhooks", "FAIL", "has no caBundle").await;
+    scene
+        .kubectl(&["delete", "mutatingwebhookconfiguration", "belay.dev"])
+        .await;
     scene
         .kubectl(&["delete", "validatingwebhookconfiguration", "belay.dev"])
         .await;
