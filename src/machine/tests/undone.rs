@@ -311,6 +311,27 @@ fn a_release_after_an_undo_is_told_as_what_it_is() {
     assert!(told.contains("belay.dev/retry="), "{told}");
 }
 
+/// Each goes further back, and the first of them is still held.
+#[test]
+fn the_last_of_several_undos_is_the_one_that_is_told() {
+    let (mut sim, first, _) = mixed(|_| {});
+    sim.want("api", "api:4");
+    sim.run_to_the_end();
+    let second = sim.status.stable_revision.clone().unwrap();
+    sim.want("api", "api:5");
+    sim.run_to_the_end();
+    for to in [second, first] {
+        undo(&mut sim, &to);
+        sim.run_to_the_end();
+        sim.run(10);
+        let live = sim.status.stable_revision.clone().unwrap();
+        let (_, reason, told) = sim.condition(ConditionType::Ready);
+        assert_eq!(reason, "Undone");
+        let asked = format!("undone: {live} was asked for");
+        assert!(told.starts_with(&asked), "{told}");
+    }
+}
+
 /// A restart is what the person wanted away, and nothing else.
 #[test]
 fn an_undo_of_a_restart_is_told_as_one() {
