@@ -376,6 +376,10 @@ pub struct RefusedContent {
     /// then refused only together with what failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub corrected: bool,
+    /// Whether an undo was asked for since: no other content of what failed brings
+    /// the plan's own templates then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub held: bool,
     /// What was seen.
     pub message: String,
     /// When it was refused.

@@ -60,9 +60,7 @@ pub(super) fn hold(ctx: &mut Context<'_>, plan: &Plan, to: &Revision, stable: &R
         .collect();
     for refused in &mut ctx.status.refused {
         if refused.spec.as_deref() == Some(content) {
-            // No correction of what failed brings it over the undo.
-            refused.component = None;
-            refused.corrected = false;
+            refused.held = !waits;
         }
     }
     let at = ctx.time();
@@ -78,6 +76,7 @@ pub(super) fn hold(ctx: &mut Context<'_>, plan: &Plan, to: &Revision, stable: &R
             cause: Cause::Undone,
             component: None,
             corrected: false,
+            held: false,
             message: format!("{} was asked for{by} in its place", to.name),
             at: at.clone(),
         });
@@ -153,6 +152,9 @@ fn holds_any(refused: &RefusedContent) -> bool {
 /// Ends the hold on the stable revision, and on what waited beside it, where an
 /// undo did not take it away.
 pub(super) fn lift_hold(ctx: &mut Context<'_>) {
+    for refused in &mut ctx.status.refused {
+        refused.held = false;
+    }
     let stable = ctx.status.stable_revision.clone();
     let mut refused = ctx.status.refused.iter();
     let undone = |r: &&RefusedContent| r.cause == Cause::Undone;

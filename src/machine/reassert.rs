@@ -8,7 +8,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::{
     Action, Workload, contents,
-    context::{Context, View, is_at},
+    context::{Context, View, current_name, is_at},
     desired::{Change, Desired, Obstacle},
     records::{changes_of, prune},
     rivals, snapshots,
@@ -151,7 +151,11 @@ fn refused<'a>(ctx: &'a Context<'_>, index: usize) -> Option<&'a RefusedContent>
     let mut components = ctx.components();
     let view = components.find(|view| view.index == index)?;
     let live = view.observed.workload.as_ref()?;
-    ctx.refused_as(&view.scope.target, &contents::now(ctx, view.scope, live))
+    let now = contents::now(ctx, view.scope, live);
+    let target = &view.scope.target;
+    // What was refused once may be stable by now.
+    ctx.refused_as(target, &now)
+        .filter(|_| ctx.live_refused(target, &now))
 }
 
 /// Whether what came again of a workload was refused together with other content,
@@ -225,6 +229,39 @@ pub(super) fn tell_in_release(ctx: &mut Context<'_>, view: View<'_>, live: &Work
     );
     ctx.tell(true, Reason::Reasserted, &text);
     came_again(ctx, view.index);
+}
+
+/// Puts refused contents back that came in mid-release where the template stayed.
+/// Says who is in the way if they keep coming.
+pub(super) fn contents_in_release(
+    ctx: &mut Context<'_>,
+    view: View<'_>,
+    live: &Workload,
+    frozen: &Frozen,
+) -> Result<(), Obstacle> {
+    let now = contents::now(ctx, view.scope, live);
+    let is_refused = view.scope.template.is_none() && ctx.live_refused(&view.scope.target, &now);
+    if !is_refused {
+        return Ok(());
+    }
+    let writes = contents::force(ctx, frozen)?;
+    if writes.is_empty() {
+        return Ok(());
+    }
+    let revision = current_name(ctx);
+    let (who, _) = contents::refilled(ctx, view.index, &revision);
+    if !may_write(ctx, view.index, 1 + REASSERTIONS) {
+        return Err(Obstacle {
+            reason: Reason::Contended,
+            message: who,
+        });
+    }
+    snapshots::store(ctx, &frozen.reads())?;
+    tell_in_release(ctx, view, live);
+    for write in writes {
+        ctx.act_once(write);
+    }
+    Ok(())
 }
 
 /// What came again beside the release that ends now: while it was under way, or

@@ -144,6 +144,7 @@ fn refuse(ctx: &mut Context<'_>, known: &[Known], stable: &Revision) {
             cause: Cause::StatusLost,
             component: None,
             corrected: false,
+            held: false,
             message: "it was released before, and how that ended was lost".to_owned(),
             at,
         });

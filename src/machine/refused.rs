@@ -118,6 +118,9 @@ impl Context<'_> {
         if undo || matches!(refused.cause, Cause::Undone | Cause::StatusLost) {
             return false;
         }
+        if refused.held && part.is_none() {
+            return false;
+        }
         // The plan asks for something else than it did, or, where it was no part of
         // what was refused, for something new.
         let is_withdrawn = |plan: &Plan| match &refused.spec {

@@ -527,6 +527,7 @@ pub(super) fn refuse(ctx: &mut Context<'_>) {
         cause: failure.cause,
         component: failure.component,
         corrected: false,
+        held: false,
         message: failure.message,
         at,
     });

@@ -232,6 +232,9 @@ fn walk(
                 continue;
             }
         }
+        if let Err(obstacle) = reassert::contents_in_release(ctx, view, workload, frozen) {
+            pass.held.get_or_insert((obstacle.reason, obstacle.message));
+        }
         // Pods of a component without a change are old, and so are their
         // restarts. That they are available is judged like for all others.
         if !retried

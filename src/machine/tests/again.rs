@@ -141,6 +141,59 @@ fn a_refused_pair_that_comes_in_mid_release_is_put_back_whole_and_told() {
     }
 }
 
+/// Pods that are made meanwhile must not read them.
+#[test]
+fn refused_contents_that_come_in_mid_release_are_put_back_at_once() {
+    let mut sim = pair();
+    sim.edit(|spec| spec["bakeTime"] = json!("60s"));
+    sim.want("cart", "cart:3-slow");
+    sim.run_until("it is sent", |sim| sim.image("cart") == "cart:3-slow");
+    for _ in 0..2 {
+        sim.configure(MAP, "green");
+        sim.run(2);
+        assert_eq!(state(&sim), ("cart:3-slow", "web:1", "blue"));
+    }
+    sim.run_to_the_end();
+    sim.run(5);
+    assert_eq!(state(&sim), ("cart:3-slow", "web:1", "blue"));
+    assert_eq!(sim.reason(), "RolledBack");
+    assert_eq!(sim.told(Reason::Reasserted), 2);
+}
+
+/// A tool takes the annotation away of what came with a correction.
+#[test]
+fn what_is_stable_beside_a_correction_never_comes_again() {
+    let components = [followed("cart"), reading("web", MAP)];
+    let mut sim = Sim::new(plan(&components), &[("cart", "cart:1"), ("web", "web:1")]);
+    sim.checked = true;
+    sim.configure(MAP, "1");
+    sim.run(60);
+    sim.configure(MAP, "2");
+    sim.deployment("cart").set_image("cart:2-unready");
+    sim.run_to_the_end();
+    sim.configure(MAP, "2");
+    sim.deployment("cart").set_image("cart:3");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert_eq!(state(&sim), ("cart:3", "web:1", "2"));
+    let releases = sim.status.history.len();
+    let mut template = sim.deployments["web"].template.clone();
+    template["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("annotations");
+    sim.deployment("web").replace(&template);
+    sim.dirty = true;
+    sim.run(10);
+    assert_eq!(
+        sim.status.history.len(),
+        releases,
+        "{:#?}",
+        sim.status.history
+    );
+    assert!(sim.ready(), "{:#?}", sim.status.conditions);
+}
+
 #[test]
 fn a_refused_template_that_comes_in_mid_release_is_told_and_no_success() {
     let mut sim = beside();
@@ -337,6 +390,44 @@ fn a_correction_after_an_undo_brings_nothing_over_the_undo() {
         sim.run(5);
         assert_eq!(state(&sim), ("cart:1", image, ""));
     }
+}
+
+/// Nor does what failed itself come beside what another workload has.
+#[test]
+fn an_undo_lets_nothing_come_that_failed_and_ends_without_a_trace_where_it_is_taken_back() {
+    let components = [
+        component("cart", "cart:1"),
+        followed("web"),
+        followed("api"),
+    ];
+    let deployments = [("cart", "cart:1"), ("web", "web:0"), ("api", "api:1")];
+    let mut sim = Sim::new(plan(&components), &deployments);
+    sim.run(60);
+    let first = sim.status.stable_revision.clone().unwrap();
+    sim.deployment("web").set_image("web:1");
+    sim.run_to_the_end();
+    sim.want("cart", "cart:2");
+    sim.deployment("web").set_image(BAD);
+    sim.deployment("api").set_image("api:2");
+    sim.run_to_the_end();
+    sim.run(5);
+    let refused = sim.status.refused.clone();
+    let mut paused = sim.clone();
+    paused.edit(|spec| spec["paused"] = json!(true));
+    undo(&mut paused, &first);
+    paused.run(5);
+    abort(&mut paused, &first);
+    paused.run(5);
+    assert_eq!(paused.status.refused, refused);
+    undo(&mut sim, &first);
+    sim.run_to_the_end();
+    sim.run(5);
+    sim.deployment("api").set_image("api:3");
+    sim.deployment("web").set_image(BAD);
+    sim.run_to_the_end();
+    sim.run(10);
+    assert_eq!(state(&sim), ("cart:1", "web:0", ""));
+    assert_eq!(sim.image("api"), "api:3");
 }
 
 #[test]

@@ -159,6 +159,7 @@ fn long_names_do_not_cut_off_the_ways_out() {
     sim.deployment("cart").broken = true;
     sim.facts.abort = Some(target.clone());
     sim.run_until("the way back", |sim| sim.phase() == Phase::Rollback);
+    sim.run(10);
     sim.facts.abort = Some(target.clone());
     sim.dirty = true;
     sim.run_until("the end", |sim| sim.reason() == "RollbackAborted");
