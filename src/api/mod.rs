@@ -22,8 +22,8 @@ pub use spec::{
 };
 pub use status::{
     Cause, ComponentState, ComponentStatus, ConfigMapStatus, DecisionEntry, Failure,
-    HandledCommand, Phase, RefusedContent, RefusedTemplate, ReleaseKind, ReleasePlanStatus,
-    ReleaseProgress, ReleaseRecord, ReleaseResult, Stage,
+    HandledCommand, Phase, RefusedAgain, RefusedContent, RefusedTemplate, ReleaseKind,
+    ReleasePlanStatus, ReleaseProgress, ReleaseRecord, ReleaseResult, Stage,
 };
 pub use stored::StoredPlan;
 

@@ -173,9 +173,21 @@ pub struct ComponentStatus {
     /// entry means that somebody took them back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub written_at: Vec<MicroTime>,
-    /// When refused content of it came again last and was put back.
+    /// Refused content that came again last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub put_back_at: Option<MicroTime>,
+    pub refused_again: Option<RefusedAgain>,
+}
+
+/// Refused content that a workload was given again.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedAgain {
+    /// When it was seen.
+    pub at: MicroTime,
+    /// As what it was refused.
+    pub revision: String,
+    /// Whether it was put back.
+    pub put_back: bool,
 }
 
 /// What is happening to a component.

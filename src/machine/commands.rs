@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use k8s_openapi::jiff::SignedDuration;
+
 use super::{
     Action, contents,
     context::{Context, conflict, cut},
@@ -26,6 +28,8 @@ use crate::{
 /// For how long an abort that is given again is the same one: two people, or one
 /// who pressed twice.
 const TWICE: Duration = Duration::from_secs(10);
+/// How precise the times of decisions are.
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
 /// What becomes of an order.
 enum Outcome {
@@ -255,7 +259,14 @@ fn was_just_given(ctx: &Context<'_>) -> bool {
     ctx.release().is_some_and(|release| {
         let failure = release.failure.as_ref();
         let aborted = failure.is_some_and(|failure| failure.cause == Cause::Aborted);
-        aborted && ctx.since(&release.stage_since) < TWICE
+        let mut decisions = ctx.status.decisions.iter().rev();
+        // One that stopped went back by the same order.
+        let asked = decisions.any(|decision| {
+            decision.reason == Reason::RollbackStarted
+                && decision.at.0 >= release.stage_since.0 - SECOND
+                && decision.message.contains(stopped::AS_ASKED)
+        });
+        (aborted || asked) && ctx.since(&release.stage_since) < TWICE
     })
 }
 

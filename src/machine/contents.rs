@@ -170,7 +170,16 @@ pub(super) fn back(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, Ob
 
 /// The same over contents that are known to be refused.
 pub(super) fn force(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, Obstacle> {
-    write(ctx, frozen, false, |_, _| true)
+    let stable = ctx.stable();
+    let holds = |name: &str| {
+        let stable = stable.iter().flat_map(|stable| &stable.data.components);
+        let mut maps = stable.flat_map(|frozen| &frozen.config_maps);
+        maps.any(|tracked| tracked.name == name)
+    };
+    // Of others nobody knows what they held, and which edit is meant.
+    write(ctx, frozen, false, |name, now| {
+        holds(name) || is_known(ctx, name, now)
+    })
 }
 
 fn write(

@@ -23,11 +23,12 @@ pub(super) fn lift(ctx: &mut Context<'_>, to: &Revision) {
         refused.spec.take_if(|spec| *spec == to.data.spec);
         for frozen in &to.data.components {
             let digest = canon::digest(&frozen.template);
-            let of = |live: &RefusedTemplate| live.workload == frozen.workload;
-            let mut live = refused.live.iter();
-            if live.any(|live| of(live) && live.digest == digest) {
-                refused.live.retain(|live| !of(live));
-            }
+            let of = |live: &&RefusedTemplate| live.workload == frozen.workload;
+            // The first of its forms is what failed, the others are halves of it.
+            let whole = refused.live.iter().find(of);
+            let whole = whole.is_some_and(|live| live.digest == digest);
+            let asked = |live: &RefusedTemplate| of(&live) && (whole || live.digest == digest);
+            refused.live.retain(|live| !asked(live));
         }
     }
     ctx.status.refused.retain(holds_any);
@@ -101,6 +102,7 @@ pub(super) fn let_come(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
         of(target).is_some() && stable.and_then(of) == of(target)
     };
     for refused in &mut ctx.status.refused {
+        refused.held &= refused.spec.as_deref() == Some(plan.content());
         if refused.cause == Cause::Undone {
             refused.spec.take_if(|spec| spec != plan.content());
             refused.live.retain(|live| same(&live.workload));
@@ -137,24 +139,17 @@ pub(super) fn let_others_come(ctx: &mut Context<'_>, target: &Revision) {
             let other = ![&refused.spec, &before].contains(&&now);
             refused.corrected |= other || refused.live.iter().any(of);
         }
-        if refused.corrected {
-            // It is stable by now, beside other content of what failed.
-            refused.spec.take_if(|spec| *spec == target.data.spec);
-        }
     }
     ctx.status.refused.retain(holds_any);
 }
 
-fn holds_any(refused: &RefusedContent) -> bool {
+pub(super) fn holds_any(refused: &RefusedContent) -> bool {
     refused.spec.is_some() || !refused.live.is_empty()
 }
 
 /// Ends the hold on the stable revision, and on what waited beside it, where an
 /// undo did not take it away.
 pub(super) fn lift_hold(ctx: &mut Context<'_>) {
-    for refused in &mut ctx.status.refused {
-        refused.held = false;
-    }
     let stable = ctx.status.stable_revision.clone();
     let mut refused = ctx.status.refused.iter();
     let undone = |r: &&RefusedContent| r.cause == Cause::Undone;
@@ -165,4 +160,7 @@ pub(super) fn lift_hold(ctx: &mut Context<'_>) {
     ctx.status
         .refused
         .retain(|r| r.cause != Cause::Undone || r.at != at || r.message != message);
+    for refused in &mut ctx.status.refused {
+        refused.held = false;
+    }
 }

@@ -4,6 +4,8 @@
 //! Decides which writes that takes, and gives up where they are undone again and
 //! again. What is new content is not decided here.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::SignedDuration;
 
 use super::{
@@ -17,7 +19,7 @@ use super::{
     ways,
 };
 use crate::{
-    api::{Reason, RefusedContent, ReleaseKind, ReleaseRecord, ReleaseResult},
+    api::{Reason, RefusedAgain, RefusedContent, ReleaseKind, ReleaseRecord, ReleaseResult},
     fields::{FieldSet, canon, put_back},
     plan::Plan,
     revision::{Frozen, Revision},
@@ -28,7 +30,7 @@ pub(super) const CAME_AGAIN: &str = "it came again and was put back";
 /// For how long content is awaited that belongs to what came again.
 const REST: SignedDuration = SignedDuration::from_secs(2);
 /// How long one apply of content may take.
-const APPLY: SignedDuration = SignedDuration::from_secs(10);
+const APPLY: SignedDuration = SignedDuration::from_secs(5);
 
 /// A write that a component needs between releases.
 struct Due {
@@ -153,9 +155,7 @@ fn refused<'a>(ctx: &'a Context<'_>, index: usize) -> Option<&'a RefusedContent>
     let live = view.observed.workload.as_ref()?;
     let now = contents::now(ctx, view.scope, live);
     let target = &view.scope.target;
-    // What was refused once may be stable by now.
     ctx.refused_as(target, &now)
-        .filter(|_| ctx.live_refused(target, &now))
 }
 
 /// Whether what came again of a workload was refused together with other content,
@@ -170,7 +170,7 @@ fn refuse_again(ctx: &mut Context<'_>, plan: &Plan, index: usize, stable: &Revis
     let Some(again) = refused(ctx, index).cloned() else {
         return;
     };
-    came_again(ctx, index);
+    came_again(ctx, index, &again.revision, true);
     let mut came = stable.data.clone();
     for view in ctx.components().filter(|view| view.index == index) {
         let reference = view.scope.target.to_ref();
@@ -186,7 +186,19 @@ fn refuse_again(ctx: &mut Context<'_>, plan: &Plan, index: usize, stable: &Revis
 }
 
 fn enter(ctx: &mut Context<'_>, plan: &Plan, again: RefusedContent, changes: Vec<String>) {
-    if holding(&ctx.scope, &ctx.status, Some(plan.content())).is_some() {
+    if holding(&ctx.scope, &ctx.status, None).is_some() {
+        return;
+    }
+    let mut last = ctx.status.history.iter().rev();
+    let came = |record: &&ReleaseRecord| {
+        let message = record.message.as_deref();
+        message.is_some_and(|message| message.starts_with(CAME_AGAIN))
+    };
+    let known = |record: &ReleaseRecord| record.revision.as_ref() == Some(&again.revision);
+    let last_try = last.clone().find(|record| !came(record));
+    let last_try = last_try.filter(|record| record.result == ReleaseResult::RolledBack);
+    if last.by_ref().take_while(came).any(known) || last_try.is_some_and(known) {
+        // Told already, however often it comes.
         return;
     }
     let at = ctx.time();
@@ -208,11 +220,40 @@ fn enter(ctx: &mut Context<'_>, plan: &Plan, again: RefusedContent, changes: Vec
     prune(ctx, plan.history_limit());
 }
 
-fn came_again(ctx: &mut Context<'_>, index: usize) {
-    let now = ctx.micros();
+fn came_again(ctx: &mut Context<'_>, index: usize, revision: &str, put_back: bool) {
+    let at = ctx.micros();
     if let Some(component) = ctx.component(index) {
-        component.put_back_at = Some(now);
+        component.refused_again = Some(RefusedAgain {
+            at,
+            revision: revision.to_owned(),
+            put_back,
+        });
     }
+}
+
+/// Whether the rest of an apply is awaited before what came again in mid-release
+/// is put back: it may be a correction of what failed of it.
+pub(super) fn awaits_rest(ctx: &mut Context<'_>, index: usize) -> bool {
+    if !is_part(ctx, index) {
+        return false;
+    }
+    let revision = refused(ctx, index).map(|refused| refused.revision.clone());
+    let Some(revision) = revision else {
+        return false;
+    };
+    let seen = ctx.component(index).and_then(|c| c.refused_again.clone());
+    let seen = seen.filter(|seen| seen.revision == revision);
+    let Some(seen) = seen else {
+        came_again(ctx, index, &revision, false);
+        ctx.wake_in(Duration::from_secs(1));
+        return true;
+    };
+    let left = REST - ctx.now().duration_since(seen.at.0);
+    if seen.put_back || !left.is_positive() {
+        return false;
+    }
+    ctx.wake_in(Duration::try_from(left).unwrap_or_default());
+    true
 }
 
 /// Tells of refused content that came in mid-release, which the release puts back.
@@ -227,8 +268,9 @@ pub(super) fn tell_in_release(ctx: &mut Context<'_>, view: View<'_>, live: &Work
         rivals::writer(live),
         again.revision
     );
+    let revision = again.revision.clone();
     ctx.tell(true, Reason::Reasserted, &text);
-    came_again(ctx, view.index);
+    came_again(ctx, view.index, &revision, true);
 }
 
 /// Puts refused contents back that came in mid-release where the template stayed.
@@ -240,8 +282,10 @@ pub(super) fn contents_in_release(
     frozen: &Frozen,
 ) -> Result<(), Obstacle> {
     let now = contents::now(ctx, view.scope, live);
-    let is_refused = view.scope.template.is_none() && ctx.live_refused(&view.scope.target, &now);
-    if !is_refused {
+    let target = &view.scope.target;
+    let is_refused = view.scope.template.is_none() && ctx.live_refused(target, &now);
+    let undo = ctx.release().is_some_and(|release| release.undo.is_some());
+    if undo || !is_refused || awaits_rest(ctx, view.index) {
         return Ok(());
     }
     let writes = contents::force(ctx, frozen)?;
@@ -265,40 +309,42 @@ pub(super) fn contents_in_release(
 }
 
 /// What came again beside the release that ends now: while it was under way, or
-/// in the apply that began it. What other content was released of since is no more
-/// what its workload was given last.
-pub(super) fn in_release(
-    ctx: &mut Context<'_>,
-    target: &Revision,
-) -> Vec<(String, RefusedContent)> {
+/// in the apply that began it.
+pub(super) fn in_release(ctx: &mut Context<'_>) -> Vec<(String, RefusedContent)> {
     let started = ctx.release().map(|release| release.started_at.0);
     let since = started.and_then(|started| started.checked_sub(APPLY).ok());
-    let stable = ctx.stable();
     let mut all = Vec::new();
     for component in &mut ctx.status.components {
-        let at = component.put_back_at.take().map(|at| at.0);
-        let reference = &component.workload;
-        let of = |revision: &Revision| {
-            let mut frozen = revision.data.components.iter();
-            let frozen = frozen.find(|frozen| frozen.workload == *reference)?;
-            Some(canon::digest(&frozen.template))
-        };
-        let since = if stable.and_then(of) == of(target) {
-            since
-        } else {
-            started
-        };
-        if at.zip(since).is_none_or(|(at, since)| at < since) {
+        let Some(again) = component.refused_again.take() else {
             continue;
-        }
-        let mut refused = ctx.status.refused.iter().rev();
-        let refused = refused.find(|r| r.live.iter().any(|live| live.workload == *reference));
-        if let Some(refused) = refused {
-            let change = format!("{}: the template that was refused", component.name);
+        };
+        let mut refused = ctx.status.refused.iter();
+        let refused = refused.find(|refused| refused.revision == again.revision);
+        if let Some(refused) = refused
+            && again.put_back
+            && since.is_some_and(|since| again.at.0 >= since)
+        {
+            let change = format!("{}: what was refused", component.name);
             all.push((change, refused.clone()));
         }
     }
     all
+}
+
+/// Takes along what came again in a release of which another takes the place.
+pub(super) fn take_along(ctx: &mut Context<'_>) {
+    let now = ctx.micros();
+    let Some(started) = ctx.release().map(|release| release.started_at.0) else {
+        return;
+    };
+    for component in &mut ctx.status.components {
+        if let Some(again) = &mut component.refused_again
+            && again.put_back
+            && again.at.0 >= started
+        {
+            again.at = now.clone();
+        }
+    }
 }
 
 /// Enters what came again in a release that has ended.

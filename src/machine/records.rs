@@ -18,6 +18,8 @@ use crate::{
 
 /// How many records are kept where the plan cannot be read.
 const LIMIT: usize = 10;
+/// How many forms of templates of those that were refused.
+const TEMPLATES: usize = 1000;
 
 /// Enters the release in progress into the history.
 pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Option<String>) {
@@ -81,6 +83,13 @@ fn bound_refused(ctx: &mut Context<'_>, limit: usize) {
         one.spec.is_some() && one.spec.as_deref() == content && is_last
             || one.live.iter().any(|live| !later.contains(&&live.workload))
     };
+    // Whatever its length, it has to fit into the status.
+    let mut entries = 0;
+    let newest = refused.iter().rev().take_while(|one| {
+        entries += one.live.len();
+        entries <= TEMPLATES
+    });
+    let surplus = surplus.max(refused.len() - newest.count());
     let kept = refused.iter().enumerate();
     let kept = kept.filter(|(index, one)| *index >= surplus || holds(*index, one));
     ctx.status.refused = kept.map(|(_, one)| one.clone()).collect();

@@ -103,6 +103,9 @@ impl Context<'_> {
     /// The last content of which a live template of a workload was refused.
     pub(super) fn refused_as(&self, target: &Target, now: &Value) -> Option<&RefusedContent> {
         let stable = self.stable().and_then(|stable| stable.data.of(target));
+        if stable.is_some_and(|stable| canon::equal(&stable.template, now)) {
+            return None;
+        }
         let digests = digests(now, stable);
         let mut refused = self.status.refused.iter().rev();
         refused.find(|refused| holds(refused, target, &digests))
@@ -123,12 +126,14 @@ impl Context<'_> {
         }
         // The plan asks for something else than it did, or, where it was no part of
         // what was refused, for something new.
-        let is_withdrawn = |plan: &Plan| match &refused.spec {
-            Some(spec) => spec != plan.content(),
-            None => {
-                let stable = self.stable().map(|stable| stable.data.spec.as_str());
-                stable != Some(plan.content()) && !self.spec_refused(plan)
-            }
+        let is_withdrawn = |plan: &Plan| {
+            let now = Some(plan.content());
+            let stable = self.stable().map(|stable| stable.data.spec.as_str());
+            // Who takes what failed out of the plan has corrected it.
+            let taken_out = refused.spec.is_some() && refused.component.is_some();
+            refused.spec.as_deref() != now
+                && (taken_out || stable != now)
+                && !self.spec_refused(plan)
         };
         let says_other = || part.is_some() && self.input.plan.is_ok_and(is_withdrawn);
         let mut others = self.components().filter(|v| Some(&v.scope.target) != part);

@@ -372,12 +372,13 @@ fn promote(
     if let Some(component) = ctx.component(view.index) {
         component.state = Some(ComponentState::Waiting);
     }
-    if !ready {
+    let undo = ctx.release().is_some_and(|release| release.undo.is_some());
+    let again = is_refused_again(ctx, view, workload, undo);
+    if (!ready && !again) || (again && reassert::awaits_rest(ctx, view.index)) {
         return false;
     }
     // Between the dry run and now somebody may have removed a container: the
     // apply would then add it instead of changing it.
-    let undo = ctx.release().is_some_and(|release| release.undo.is_some());
     let partial = if undo {
         Some(frozen.body(&frozen.fields))
     } else {
@@ -394,8 +395,6 @@ fn promote(
     }
     // Contents go before the code that reads them. But for an undo, and beside
     // what was refused, they are what is live.
-    let now = contents::now(ctx, view.scope, workload);
-    let again = view.scope.template.is_none() && ctx.live_refused(&view.scope.target, &now);
     let contents = if again {
         contents::force(ctx, frozen)
     } else if undo {
@@ -460,6 +459,17 @@ fn promote(
     true
 }
 
+/// Whether a followed workload has refused content. What an undo did not come to
+/// yet is what it takes away.
+fn is_refused_again(ctx: &Context<'_>, view: View<'_>, workload: &Workload, undo: bool) -> bool {
+    let now = contents::now(ctx, view.scope, workload);
+    let reference = view.scope.target.to_ref();
+    let mut components = ctx.status.components.iter();
+    let awaited = components.any(|c| c.workload == reference && c.written_at.is_empty());
+    let awaited = undo && awaited;
+    view.scope.template.is_none() && !awaited && ctx.live_refused(&view.scope.target, &now)
+}
+
 fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     let narrowed: Vec<Action> = ctx
         .components()
@@ -472,7 +482,7 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     for action in narrowed {
         ctx.act(action);
     }
-    let again = reassert::in_release(ctx, target);
+    let again = reassert::in_release(ctx);
     record(ctx, ReleaseResult::Succeeded, None);
     unproven(ctx, target);
     if ctx
@@ -485,9 +495,13 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     ctx.status.stable_revision = Some(target.name.clone());
     ctx.status.target_revision = None;
     ctx.status.release = None;
+    for refused in &mut ctx.status.refused {
+        // It is stable by now.
+        refused.spec.take_if(|spec| *spec == target.data.spec);
+    }
     ctx.status
         .refused
-        .retain(|refused| refused.revision != target.name);
+        .retain(|refused| refused.revision != target.name && held::holds_any(refused));
     reset(ctx, ComponentState::Stable);
     prune(ctx, plan.history_limit());
     stable::remember(ctx, Some(target));

@@ -289,6 +289,10 @@ fn prepare(ctx: &mut Context<'_>, desired: &Desired) {
         release.generation = facts.release_generation;
         release.requested_by.clone_from(&facts.requested_by);
     }
+    if release.kind == ReleaseKind::Surroundings && desired.changes.contains(&Change::Content) {
+        // It began as less.
+        release.kind = ReleaseKind::Content;
+    }
     release.stage = Stage::Promote;
     release.stage_since = now;
     release.applied.retain(|applied| *applied != name);

@@ -22,6 +22,9 @@ use crate::{
     plan::Plan,
 };
 
+/// Stands in the decision that a stopped release goes back.
+pub(super) const AS_ASKED: &str = "goes back as asked";
+
 /// Deals with a failure as the plan wants it.
 pub(super) fn failed(ctx: &mut Context<'_>, failure: Failure) {
     let freeze = ctx
@@ -219,7 +222,7 @@ pub(super) fn back(ctx: &mut Context<'_>, by: &str) {
     });
     ctx.log(
         Reason::RollbackStarted,
-        &format!("the stopped release goes back as asked{by}"),
+        &format!("the stopped release {AS_ASKED}{by}"),
     );
     restore::begin(ctx, failure);
 }

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{
     commands, contents,
     context::{Context, View},
-    held,
+    held, reassert,
     records::record,
     report, snapshots,
 };
@@ -33,7 +33,9 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool
     let holds = plan.paused() && !is_revert(ctx, plan);
     let edited = !holds && is_edited(ctx, plan, target, undo);
     let changed = changed(ctx, target, undo);
-    let begun = |(_, template): &(String, bool)| *template || !holds;
+    // Newer content of the plan that waits would be judged with it.
+    let waits = holds && plan.content() != target.data.spec;
+    let begun = |(_, template): &(String, bool)| !holds || (*template && !waits);
     if !edited && !changed.iter().any(begun) {
         return false;
     }
@@ -72,6 +74,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool
     commands::overtaken(ctx);
     record(ctx, ReleaseResult::Superseded, Some(text.clone()));
     ctx.tell(false, Reason::Superseded, &text);
+    reassert::take_along(ctx);
     let now = ctx.micros();
     if let Some(release) = ctx.status.release.as_mut() {
         release.number += 1;
@@ -146,7 +149,14 @@ fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, boo
             canon::equal(&frozen.template, &now)
         };
         // What is refused takes the place of nothing: the release puts that back.
-        let is_new = !known && !ctx.live_refused(&view.scope.target, &now);
+        // Who brings back what is stable of it takes the release back.
+        let back = stable.is_some_and(|stable| {
+            let template = looks(stable) && !looks(frozen);
+            let same = |then: &Frozen| then.config_maps == view.scope.tracked;
+            let contents = same(stable) && !same(frozen);
+            template || (contents && looks(frozen))
+        });
+        let is_new = !known && (back || !ctx.live_refused(&view.scope.target, &now));
         is_new.then(|| (view.scope.name.clone(), !looks(frozen)))
     };
     ctx.components().filter_map(|view| differs(&view)).collect()

@@ -150,7 +150,7 @@ fn refused_contents_that_come_in_mid_release_are_put_back_at_once() {
     sim.run_until("it is sent", |sim| sim.image("cart") == "cart:3-slow");
     for _ in 0..2 {
         sim.configure(MAP, "green");
-        sim.run(2);
+        sim.run(4);
         assert_eq!(state(&sim), ("cart:3-slow", "web:1", "blue"));
     }
     sim.run_to_the_end();

@@ -26,6 +26,7 @@ mod midrelease;
 mod named;
 mod orders;
 mod ownership;
+mod parts;
 mod properties;
 mod readable;
 mod rebuild;
