@@ -5,6 +5,7 @@
 //! of records of older versions, that is told from the revisions, as long as they
 //! are kept and may be read. Without the right to read them the rest is shown.
 
+mod nothing;
 mod stopped;
 
 use std::collections::HashMap;
@@ -17,9 +18,10 @@ use k8s_openapi::{
 use kube::{Api, api::ListParams};
 use serde::Serialize;
 
+use self::nothing::Untold;
 use super::{
     BAD, Cell, CliError, Exit, GOOD, Invocation, Output, PerPlan, Session, SomePlans, Streams,
-    Table, WAITS, age, clean, list_all, scopes, tell,
+    Table, WAITS, age, clean, list_all, scopes, status::Caller, tell,
 };
 use crate::{
     api::{
@@ -55,6 +57,9 @@ struct History {
     /// What was live before the first release that is recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     baseline: Option<String>,
+    /// Why none is known, where that does not mean that there was none.
+    #[serde(flatten)]
+    untold: Option<Untold>,
 }
 
 /// A release.
@@ -110,7 +115,12 @@ pub(super) async fn run(args: &HistoryArgs, call: &mut Invocation<'_>) -> Result
     for scope in scopes(untold.iter().copied(), args.plans.all_namespaces) {
         revisions.extend(read_revisions(&session, scope, &untold).await);
     }
-    let histories = plans.iter().map(|plan| history(plan, &revisions)).collect();
+    let caller = Caller::of(call);
+    let told = |plan| History {
+        untold: nothing::untold(plan, &caller),
+        ..history(plan, &revisions)
+    };
+    let histories = plans.iter().map(told).collect();
     tell(histories, &args.plans, args.output, call)
 }
 
@@ -236,6 +246,7 @@ fn history(plan: &StoredPlan, revisions: &HashMap<(String, String), RevisionData
         stable_revision: status.stable_revision.clone(),
         releases: going.chain(ended).collect(),
         baseline,
+        untold: None,
     }
 }
 
@@ -265,12 +276,7 @@ fn recorded(changes: &[String]) -> Option<(Vec<Changed>, Option<usize>)> {
 
 fn write(streams: &mut Streams<'_>, history: &History, now: Timestamp) -> Result<(), CliError> {
     if history.releases.is_empty() {
-        writeln!(
-            streams.err,
-            "{} has not released anything yet",
-            history.name
-        )?;
-        return Ok(());
+        return nothing::write(streams, &history.name, history.untold.as_ref());
     }
     let mut table = Table::new(&[
         "RELEASE", "REVISION", "KIND", "RESULT", "AGE", "TOOK", "WHO", "CHANGED",

@@ -32,6 +32,17 @@ const LAST_LOOK: Duration = Duration::from_secs(60);
 pub(super) const WAITING: &str = "; meanwhile, ";
 /// Longest message kept in status and events, in bytes. An event takes 1024.
 const MESSAGE: usize = 1000;
+/// Longest message of a condition, in bytes: also with the longest names there are it
+/// holds its commands whole.
+pub(super) const CONDITION: usize = 4000;
+/// What a command of a message begins with.
+const COMMAND: &str = ": kubectl ";
+/// What stands behind it if text follows.
+const ENDS: [&str; 2] = [" ;", " )"];
+/// Bytes behind a command that are not worth to be kept.
+const SHORT: usize = 20;
+/// What stands between two parts of a message.
+const BREAKS: [&str; 3] = [". ", "; ", ", or "];
 
 /// Decides what to do next about a plan.
 #[must_use]
@@ -304,16 +315,16 @@ impl<'a> Context<'a> {
     /// Tells of a state that somebody has to do something about, once for each
     /// time that the plan gets into it.
     pub(super) fn tell_entry(&mut self, reason: Reason, message: &str) {
-        let message = cut(message);
+        let told = cut_around(message, CONDITION);
         let conditions = &self.input.status.conditions;
         // What else is awaited stands behind it, and may change often.
         let head = |text: &str| text.split(WAITING).next().map(str::to_owned);
-        let is_same = |told: &str| head(told) == head(&message);
+        let is_same = |known: &str| head(known) == head(&told);
         let known = conditions
             .iter()
             .any(|c| c.type_ == "Ready" && c.reason == reason.as_str() && is_same(&c.message));
         if !known && self.events.iter().all(|event| event.reason != reason) {
-            self.tell(true, reason, &message);
+            self.tell(true, reason, message);
         }
     }
 
@@ -412,9 +423,41 @@ pub(super) fn current_name(ctx: &Context<'_>) -> String {
     current(&ctx.status).unwrap_or_default().to_owned()
 }
 
-/// Cuts a message at a character boundary.
+/// Cuts a message as [`cut_around`] does.
 pub(super) fn cut(message: &str) -> String {
-    cut_to(message, MESSAGE)
+    cut_around(message, MESSAGE)
+}
+
+/// Cuts a message at a character boundary to at most `most` bytes, such that the last
+/// command in it stays whole: it is what a person needs.
+pub(super) fn cut_around(message: &str, most: usize) -> String {
+    let begin = message.rfind(COMMAND).filter(|_| message.len() > most);
+    let Some(begin) = begin else {
+        return cut_to(message, most);
+    };
+    let (before, rest) = message.split_at(begin);
+    let (command, after) = rest.split_at(rest.find(ENDS[0]).unwrap_or(rest.len()));
+    // With what leads to it, if there is room.
+    let breaks = BREAKS.iter().filter_map(|text| before.rfind(text)).max();
+    let fits = |at: &usize| before.len() - at + command.len() <= most;
+    let (before, lead) = before.split_at(breaks.filter(fits).unwrap_or(before.len()));
+    let Some(room) = most.checked_sub(lead.len() + command.len()) else {
+        return cut_to(message, most);
+    };
+    let mut kept = cut_to(before, room);
+    // A part of an earlier one is of no use, and may do harm.
+    if let Some(begun) = kept.rfind(COMMAND).filter(|_| kept.len() < before.len())
+        && !ENDS.iter().any(|end| kept[begun..].contains(end))
+    {
+        kept = format!("{}…", &kept[..begun]);
+    }
+    kept.push_str(lead);
+    kept.push_str(command);
+    let room = most.saturating_sub(kept.len());
+    if room > SHORT {
+        kept.push_str(&cut_to(after, room));
+    }
+    kept
 }
 
 /// Cuts a text at a character boundary to at most `most` bytes.

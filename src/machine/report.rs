@@ -4,7 +4,7 @@
 //! each of them sets all conditions, so that no two of them can contradict each
 //! other.
 
-use super::context::{Context, WAITING, cut};
+use super::context::{CONDITION, Context, WAITING, cut, cut_around};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::{
@@ -65,7 +65,7 @@ fn set(
     stalled: bool,
 ) {
     let phase = *ctx.status.phase.get_or_insert(Phase::Pending);
-    let mut message = cut(message);
+    let mut message = cut_around(message, CONDITION);
     if !ctx.waiting.is_empty() {
         message.push_str(WAITING);
         message.push_str(&cut(&ctx.waiting.join("; ")));

@@ -1,7 +1,7 @@
 //! What came of the two plans that were sent through the webhooks. Pure.
 
 use super::{
-    cures::{apply_crd, configure, look, network, restart},
+    cures::{apply_crd, configure, look, network, restart, url},
     facts::{Facts, Reply, Silence},
     gather::{NOBODYS, TOO_LONG},
     judge::unseen,
@@ -83,7 +83,7 @@ fn refusal(code: u16, text: &str, facts: &Facts) -> Finding {
             )
         } else if text.contains("no endpoints") || text.contains("refused") {
             ("no operator serves the webhook", look(facts))
-        } else if text.contains("not found") {
+        } else if text.contains("not found") && url(facts).is_none() {
             (
                 "the Service of the webhook is missing",
                 facts.caller.anywhere("apply -f deploy/service.yaml"),

@@ -59,11 +59,23 @@ pub(super) fn network(facts: &Facts) -> String {
 
 /// What brings the webhook configurations back.
 pub(super) fn configure(facts: &Facts) -> String {
-    let apply = facts.caller.anywhere("apply -f deploy/webhooks.yaml");
-    match url(facts) {
-        None => apply,
-        Some(url) => format!(
-            "{apply}, then restart the operator that serves {url}: it writes that address anew"
-        ),
+    const FILE: &str = "-f deploy/webhooks.yaml";
+    let caller = &facts.caller;
+    if let Some(url) = url(facts) {
+        // The API server refuses a Service beside the URL, which an apply leaves.
+        let replace = caller.anywhere(&format!("replace --force {FILE}"));
+        return format!(
+            "{replace}, then restart the operator that serves {url}: it writes that address anew"
+        );
+    }
+    let apply = caller.anywhere(&format!("apply {FILE}"));
+    let mut all = [&facts.mutating, &facts.validating].into_iter();
+    let by_service = all.any(|hooks| matches!(hooks, Ok(Some(hooks)) if hooks.service.is_some()));
+    if by_service {
+        apply
+    } else {
+        format!(
+            "{apply}; if the operator is reached by a URL (--webhook-url), restart it then: it writes that address anew"
+        )
     }
 }

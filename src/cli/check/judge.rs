@@ -219,14 +219,20 @@ fn operator(facts: &Facts) -> Finding {
                     look(facts),
                 );
             }
+            let cure = match url(facts) {
+                Some(url) => format!(
+                    "leave --operator-namespace out: the webhooks lead to {url}, and no Deployment of the cluster"
+                ),
+                None => format!(
+                    "{}, or name its namespace with --operator-namespace",
+                    facts.caller.anywhere("apply -k deploy")
+                ),
+            };
             return Finding::warn(
                 CHECK,
                 format!("deployment {namespace}/belay does not exist"),
                 "the operator runs elsewhere, or not at all",
-                format!(
-                    "{}, or name its namespace with --operator-namespace",
-                    facts.caller.anywhere("apply -k deploy")
-                ),
+                cure,
             );
         }
         Ok(Some(deployment)) => deployment,

@@ -355,6 +355,7 @@ fn an_operator_that_is_reached_by_a_url_is_spoken_of_by_it() {
     let (level, said) = only_fault(&named);
     assert_eq!(level, Level::Warn);
     assert!(said.contains("does not exist"), "{said}");
+    assert!(!said.contains("apply -k"), "{said}");
     // Nobody may say of it that it is well who has seen nothing of it.
     let mut unseen = outside();
     unseen.accepted = Err(forbidden("releaseplans"));
@@ -402,8 +403,14 @@ fn an_operator_that_is_reached_by_a_url_is_spoken_of_by_it() {
     unrenewed.lease = Ok(Some(("2026-11-28T12:00:00Z".parse().unwrap(), 15)));
     let mut old = outside();
     old.now = "2127-11-28T12:00:00Z".parse().unwrap();
+    let reconfigure = only_fault(&gone).1;
+    assert!(
+        reconfigure.contains("-> kubectl replace --force -f deploy/webhooks.yaml, then"),
+        "an apply would leave the URL beside a Service: {reconfigure}"
+    );
     for told in [
         fault("dial tcp 10.0.0.7:9443: connect: connection refused"),
+        fault("the server responded 404 page not found"),
         fault("x509: certificate signed by unknown authority"),
         fault("context deadline exceeded"),
         only_fault(&late).1,
@@ -416,6 +423,21 @@ fn an_operator_that_is_reached_by_a_url_is_spoken_of_by_it() {
         assert!(cure.contains(url), "{told}");
         assert!(!cure.contains("belay-system"), "{told}");
     }
+}
+
+/// Once both configurations are gone nothing tells how the operator is reached.
+#[test]
+fn lost_webhook_configurations_are_brought_back_either_way() {
+    let mut facts = healthy();
+    (facts.mutating, facts.validating) = (Ok(None), Ok(None));
+    let report = judge(&facts);
+    let webhooks = report.findings.iter().find(|f| f.check == "webhooks");
+    assert_eq!(
+        webhooks.unwrap().cure.as_deref(),
+        Some(
+            "kubectl apply -f deploy/webhooks.yaml; if the operator is reached by a URL (--webhook-url), restart it then: it writes that address anew"
+        )
+    );
 }
 
 #[test]

@@ -10,12 +10,12 @@ use k8s_openapi::{
 use super::model::{Content, Limit, Measure, PlanExplanation, Refused, Waiting};
 use crate::{
     api::{
-        ABORT, ConditionType, GatewayDuration, OnFailure, RELEASE_GENERATION, RETRY,
-        ReleasePlanStatus, ReleaseProgress, Stage, StoredPlan, UNDO,
+        ABORT, ConditionType, GatewayDuration, OnFailure, RETRY, ReleasePlanStatus, Stage,
+        StoredPlan, UNDO,
     },
     cli::{
         meanwhile::waits,
-        status::{PlanStatus, verdict::held},
+        status::{PlanStatus, later::passed_by, verdict::held},
     },
     plan::{
         Plan, abortable, as_seen, current, failed, is_gone_from_plan, retryable, unbegun, undoable,
@@ -42,7 +42,7 @@ fn content(stored: &StoredPlan, plan: Option<&Plan>, status: &ReleasePlanStatus)
     let Some(plan) = plan else {
         return Content {
             digest: None,
-            text: "the plan is not valid, so nothing of it is released".to_owned(),
+            text: "not valid, so nothing of it is released".to_owned(),
         };
     };
     let digest = plan.content();
@@ -84,12 +84,6 @@ fn content(stored: &StoredPlan, plan: Option<&Plan>, status: &ReleasePlanStatus)
     }
 }
 
-/// The stage of a release that was begun for older content than that of the plan.
-fn passed_by(stored: &StoredPlan, release: &ReleaseProgress) -> Option<Stage> {
-    let now: i64 = stored.annotation(RELEASE_GENERATION)?.parse().ok()?;
-    (now > release.generation?).then_some(release.stage)
-}
-
 fn limits(plan: &Plan) -> Vec<Limit> {
     let failed = match plan.on_failure() {
         OnFailure::Rollback => "all goes back",
@@ -127,7 +121,8 @@ fn measures(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Measure> {
     let Some(release) = &status.release else {
         return Vec::new();
     };
-    let runs = release.held_since.is_none() && release.stage != Stage::Stopped;
+    let judged = !matches!(release.stage, Stage::Settle | Stage::Stopped);
+    let runs = release.held_since.is_none() && judged;
     let deadline = plan.map(Plan::progress_deadline);
     let deadline = deadline.and_then(|time| SignedDuration::try_from(time).ok());
     let stuck = |since: Timestamp| since.checked_add(deadline?).ok().map(Time);

@@ -6,10 +6,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::model::{DeploymentExplanation, Explanation, Measure, PlanExplanation};
 use crate::cli::status::{
-    CauseView,
+    CauseView, PodTrouble, later,
     pods::age,
-    render::{Layout, mark, next, told, ways},
-    said::once,
+    render::{Layout, kinds, mark, next, told, ways},
+    said::{lines as lines_of, once},
     text::{Line, Tone, clock, span, width},
 };
 
@@ -19,7 +19,7 @@ const INDENT: usize = 2;
 const SAID: [&str; 2] = ["rolled back: ", "undone: "];
 /// Columns for the names of components, at least and at most.
 const NAMES: (usize, usize) = (12, 34);
-/// Pods in trouble that are shown.
+/// Kinds of trouble that are shown.
 const PODS: usize = 5;
 
 /// The answer, within a width.
@@ -82,13 +82,15 @@ impl Page {
             let message = once(&verdict.message, &verdict.ways);
             // The message may begin with its reason.
             let said = SAID.iter().find_map(|said| message.strip_prefix(said));
-            let end = if message.contains("kubectl ") || message.ends_with(['.', ':', ';']) {
+            let end = if message.contains(": kubectl ") || message.ends_with(['.', ':', ';']) {
                 ""
             } else {
                 "."
             };
             let text = format!("{}: {}{end}", verdict.reason, said.unwrap_or(&message));
-            self.text(&text);
+            let head = Line::default().to(INDENT);
+            let width = self.layout.width;
+            self.lines.extend(lines_of(head, &text, width, usize::MAX));
         }
         if let Some(cause) = &verdict.cause
             && !verdict.message.contains(&cause.message)
@@ -118,6 +120,9 @@ impl Page {
         let verdict = &plan.status.verdict;
         self.heading("What would move it");
         self.row("Next", 8, &next(verdict, now));
+        if let Some(later) = later::told(&plan.status) {
+            self.row("Then", 8, &later);
+        }
         for order in &plan.orders {
             let text = format!("{}={}: {}", order.annotation, order.revision, order.text);
             self.row("Order", 8, &text);
@@ -127,12 +132,10 @@ impl Page {
 
     /// The numbers that a release is judged by.
     fn numbers(&mut self, plan: &PlanExplanation, now: Timestamp) {
-        let pods: Vec<String> = plan
-            .status
-            .components()
-            .iter()
-            .flat_map(|component| component.trouble().map(|pod| told(pod, 0, now)))
-            .collect();
+        let components = plan.status.components().iter();
+        let alike: Vec<_> = components.flat_map(|c| kinds(c.trouble())).collect();
+        let told = |kind: &Vec<&PodTrouble>| Some(told(kind.first()?, kind.len() - 1, now));
+        let pods: Vec<String> = alike.iter().filter_map(told).collect();
         if !plan.measures.is_empty() || !pods.is_empty() {
             self.heading("What is seen");
         }
@@ -144,8 +147,9 @@ impl Page {
         for text in pods.iter().take(PODS) {
             self.text(&format!("✗ {text}"));
         }
-        if pods.len() > PODS {
-            self.text(&format!("✗ {} more pods in trouble", pods.len() - PODS));
+        let more: usize = alike.iter().skip(PODS).map(Vec::len).sum();
+        if more > 0 {
+            self.text(&format!("✗ {more} more pods in trouble"));
         }
         if plan.limits.is_empty() {
             return;

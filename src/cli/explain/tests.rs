@@ -47,6 +47,65 @@ fn a_rollback_is_explained_with_its_decisions_and_ways_out() {
 }
 
 #[test]
+fn pods_in_the_same_trouble_are_explained_once() {
+    let text = shown(&explained(&fixtures::stalled(), |_| {}), 200);
+    for words in [
+        "✗ cart-2c8c9d7754-cd54b and 19 more container app: ImagePullBackOff",
+        "✗ cart-2c8c9d7754-cd5d7 and 4 more: Unschedulable",
+        "✗ cart-1c8c9d7754-cd5fa and 4 more container app: CrashLoopBackOff",
+    ] {
+        assert_eq!(text.matches(words).count(), 1, "{text}");
+    }
+    assert!(!text.contains("more pods in trouble"), "{text}");
+}
+
+/// Wherever the line would end.
+#[test]
+fn a_command_that_is_explained_stays_in_one_piece() {
+    let look = "kubectl get deployment web -n web -o yaml --show-managed-fields";
+    let message = format!(
+        "field manager helm keeps changing what the plan holds in deployment web: x. Belay holds now. Who owns what: {look} ; meanwhile, waiting for deployment web"
+    );
+    let mut cluster = fixtures::going_back();
+    let status = cluster.plan.as_mut().unwrap().status.as_mut().unwrap();
+    for condition in &mut status.conditions {
+        condition.reason = "Contended".to_owned();
+        condition.message.clone_from(&message);
+    }
+    for width in [50, 80, 200] {
+        let text = shown(&explained(&cluster, |_| {}), width);
+        let mut lines = text.lines().map(str::trim);
+        assert!(lines.any(|line| line == look), "{text}");
+        assert!(lines.next().unwrap().starts_with("meanwhile, "), "{text}");
+    }
+}
+
+#[test]
+fn a_plan_that_is_not_valid_is_explained_in_a_sentence() {
+    let mut cluster = fixtures::rolled_back();
+    cluster.plan.as_mut().unwrap().spec["progressDeadline"] = json!("soon");
+    let text = shown(&explained(&cluster, |_| {}), 200);
+    assert!(
+        text.contains("  The content of the plan is not valid, so nothing of it is released.\n"),
+        "{text}"
+    );
+}
+
+/// What is prepared is not judged by a deadline.
+#[test]
+fn no_clock_runs_while_content_is_prepared() {
+    let runs = |stage: &str| {
+        let mut cluster = fixtures::promoting();
+        let status = cluster.plan.as_mut().unwrap().status.as_mut().unwrap();
+        status.release.as_mut().unwrap().stage = serde_json::from_value(json!(stage)).unwrap();
+        let explanation = explained(&cluster, |_| {});
+        explanation.plan.unwrap().measures[0].stuck_at.is_some()
+    };
+    assert!(runs("Promote"));
+    assert!(!runs("Settle"));
+}
+
+#[test]
 fn a_cause_is_told_once_beside_the_decisions_on_it() {
     let mut explanation = explained(&fixtures::rolled_back(), |stored| {
         stored.status.as_mut().unwrap().decisions.clear();

@@ -7,7 +7,7 @@ use crate::{
     api::{
         Cause, Reason, RefusedContent, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult,
     },
-    plan::brought_content,
+    plan::{brought_content, undoable},
 };
 
 /// The revision to go to, and what would have been nearer.
@@ -105,6 +105,35 @@ pub(super) fn is_live(status: &ReleasePlanStatus, revision: &str) -> bool {
     })
 }
 
+/// The name that a stable revision has by now which had this one once, as far as the
+/// decisions still tell.
+pub(super) fn renamed<'a>(status: &'a ReleasePlanStatus, revision: &str) -> Option<&'a str> {
+    const SINCE: [(&str, &str); 2] = [("it is ", " from here on"), ("it comes back as ", ", with")];
+    let mut name = None;
+    for decision in &status.decisions {
+        let message = decision.message.as_str();
+        let message = message
+            .strip_prefix("the stable revision ")
+            .unwrap_or(message);
+        let Some((before, rest)) = message.split_once(" names ") else {
+            continue;
+        };
+        if before == name.unwrap_or(revision)
+            && let Some(now) = SINCE.iter().find_map(|(begin, end)| {
+                let (_, now) = rest.rsplit_once(begin)?;
+                Some(now.split_once(end)?.0)
+            })
+        {
+            name = Some(now);
+        }
+    }
+    let is_known = |name: &&str| {
+        let stable = status.stable_revision.as_deref();
+        stable == Some(*name) || undoable(status).contains(name)
+    };
+    name.filter(is_known)
+}
+
 /// Where the records begin, of newest first, from which a revision came; `from`
 /// where they do not tell.
 fn origin(records: &[&ReleaseRecord], from: usize, revision: &str) -> usize {
@@ -143,7 +172,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{cli::testing::with, plan::undoable};
+    use crate::cli::testing::with;
 
     fn told(stable: &str, records: &[(&str, &str, &str)], refused: &[&str]) -> String {
         let plan = with(|plan| {

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::before::{Before, before, is_live};
+use super::before::{Before, before, is_live, renamed};
 use crate::{
     api::{ABORT, ConditionType, Phase, RETRY, Reason, ReleasePlanStatus, Stage, StoredPlan, UNDO},
     cli::{
@@ -85,6 +85,56 @@ impl About<'_> {
     fn history(&self) -> String {
         self.command("history", "")
     }
+
+    /// What is said of a plan whose status is gone, and with it `what`; and the
+    /// command that goes on.
+    fn lost(&self, status: &ReleasePlanStatus, what: &str) -> (String, String) {
+        let kept = ready(status).rsplit_once("; kept: ").map(|(_, kept)| kept);
+        let kept = kept.and_then(|kept| kept.split("; ").next());
+        let kept = kept.map_or_else(String::new, |kept| format!("; kept are: {kept}"));
+        let name = self.name;
+        let hint = match offered(status) {
+            Some(to) => format!(
+                "to go back to one: {}",
+                self.command("undo", &format!("--to {to}"))
+            ),
+            None => format!(
+                "name one with --to, once {} lists them",
+                self.command("status", "")
+            ),
+        };
+        (
+            format!("the status of {name} is gone, and with it {what}{kept}"),
+            hint,
+        )
+    }
+}
+
+/// Why no release of a plan is known, and a hint: its status is gone, or the operator
+/// has not looked at it. None if there was none.
+pub(in crate::cli) fn untold(
+    plan: &StoredPlan,
+    caller: &Caller,
+) -> Option<(String, Option<String>)> {
+    let name = plan.metadata.name.as_deref().unwrap_or_default();
+    let about = About {
+        name,
+        namespace: plan.metadata.namespace.as_deref().unwrap_or_default(),
+        caller,
+    };
+    match &plan.status {
+        Some(status) if is_lost(status) => {
+            let (message, hint) = about.lost(status, "the records of its releases");
+            Some((message, Some(hint)))
+        }
+        Some(status) if !status.conditions.is_empty() => None,
+        Some(_) | None => {
+            let message = format!(
+                "the operator has not looked at {name} yet, so that no release of it is known"
+            );
+            Some((message, None))
+        }
+    }
 }
 
 impl Verb {
@@ -105,7 +155,11 @@ impl Verb {
         let status = plan.status.as_ref().unwrap_or(&empty);
         match self {
             Self::Abort => {
-                let order = abort(about, status, named).map(|r| annotation(ABORT, r));
+                let order = abort(about, status, named).map(|revision| Order::Annotation {
+                    name: ABORT,
+                    revision: revision.to_owned(),
+                    note: nothing_before(status),
+                });
                 order.map_err(|refusal| Refusal {
                     soon: refusal.soon || begins(plan, status),
                     ..refusal
@@ -125,6 +179,12 @@ fn annotation(name: &'static str, revision: &str) -> Order {
         revision: revision.to_owned(),
         note: None,
     }
+}
+
+/// What is said of an abort that goes back to nothing.
+fn nothing_before(status: &ReleasePlanStatus) -> Option<String> {
+    let first = status.stable_revision.is_none();
+    first.then(|| "nothing was stable before, so what is live stays as it is".to_owned())
 }
 
 fn paused(name: &str, plan: &StoredPlan, wanted: bool) -> Order {
@@ -269,23 +329,8 @@ fn undo(
 ) -> Result<Order, Refusal> {
     let name = about.name;
     if named.is_none() && is_lost(status) {
-        let message = ready(status);
-        let kept = message.rsplit_once("; kept: ").map(|(_, kept)| kept);
-        let kept = kept.and_then(|kept| kept.split("; ").next());
-        let kept = kept.map_or_else(String::new, |kept| format!("; kept are: {kept}"));
-        return refusal(
-            format!("the status of {name} is gone, and with it what was live before{kept}"),
-            match offered(status) {
-                Some(to) => format!(
-                    "to go back to one: {}",
-                    about.command("undo", &format!("--to {to}"))
-                ),
-                None => format!(
-                    "name one with --to, once {} lists them",
-                    about.command("status", "")
-                ),
-            },
-        );
+        let (message, hint) = about.lost(status, "what was live before");
+        return refusal(message, hint);
     }
     let kept = undoable(status);
     let stable = status.stable_revision.as_deref();
@@ -350,6 +395,15 @@ fn undo(
     }
     // Where the status was lost, the revisions alone say what is kept.
     if !kept.is_empty() && !kept.contains(&to) {
+        if let Some(now) = renamed(status, to) {
+            return refusal(
+                format!("{name} does not keep {to} by that name: it is {now} by now"),
+                match now {
+                    now if at_rest && Some(now) == stable => about.history(),
+                    now => about.command("undo", &format!("--to {now}")),
+                },
+            );
+        }
         return refusal(
             format!("{name} does not keep {to}; kept are: {}", kept.join(", ")),
             about.history(),

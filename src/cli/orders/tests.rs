@@ -46,6 +46,22 @@ fn an_abort_names_what_is_released_and_nothing_else() {
 }
 
 #[test]
+fn an_abort_that_goes_back_to_nothing_says_so() {
+    let note = |plan: &StoredPlan| match Verb::Abort.order(plan, None, &Caller::default()) {
+        Ok(Order::Annotation { note, .. }) => note,
+        other => panic!("{other:?}"),
+    };
+    let mut plan = rolling_out();
+    assert_eq!(note(&plan), None);
+    plan.status.as_mut().unwrap().stable_revision = None;
+    let said = note(&plan);
+    assert_eq!(
+        said.as_deref(),
+        Some("nothing was stable before, so what is live stays as it is")
+    );
+}
+
+#[test]
 fn a_retry_names_what_failed_last() {
     let plan = with(rolled_back);
     expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-cccc"]
@@ -232,6 +248,33 @@ fn where_the_status_is_lost_an_undo_has_to_name_a_revision_and_is_told_which() {
     let unread = lost("the status is gone, and is told once the contents are known");
     expect!["the status of shop is gone, and with it what was live before | name one with --to, once belay status shop -n s lists them"]
         .assert_eq(&sent(Verb::Undo, &unread, None));
+}
+
+/// Whoever was told the old name may still have it.
+#[test]
+fn an_undo_to_a_name_that_a_revision_had_once_is_told_the_present_one() {
+    let renamed = |messages: &[&str]| {
+        with(|plan| {
+            let entry = |message: &&str| json!({"at": "2026-03-01T11:30:00Z", "reason": "BaselineTaken", "message": message});
+            plan["status"]["decisions"] = messages.iter().map(entry).collect();
+        })
+    };
+    let tracked = "the stable revision shop-old names configmap a, which the plan tracks now; it is shop-mid from here on, with the contents of today";
+    let back = "shop-mid names configmap a, which does not have the contents of then any more; it comes back as shop-aaaa, with their snapshot";
+    let plan = renamed(&[tracked, back]);
+    expect!["shop does not keep shop-old by that name: it is shop-aaaa by now | belay undo shop --to shop-aaaa -n s"]
+        .assert_eq(&sent(Verb::Undo, &plan, Some("shop-old")));
+    let plan = renamed(&[&tracked.replace("shop-mid", "shop-bbbb")]);
+    expect![
+        "shop does not keep shop-old by that name: it is shop-bbbb by now | belay history shop -n s"
+    ]
+    .assert_eq(&sent(Verb::Undo, &plan, Some("shop-old")));
+    // What it was called then is not kept either.
+    let plan = renamed(&[tracked]);
+    expect![
+        "shop does not keep shop-old; kept are: shop-aaaa, shop-bbbb | belay history shop -n s"
+    ]
+    .assert_eq(&sent(Verb::Undo, &plan, Some("shop-old")));
 }
 
 #[test]

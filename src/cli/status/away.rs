@@ -1,10 +1,13 @@
 //! What tells that the operator does not come: the end of a deadline that nobody
-//! judged, and orders that nobody carries out.
+//! judged, content that nobody prepares, and orders that nobody carries out.
 //!
 //! A plan that was edited tells so by its generation; an annotation and a clock do
 //! not raise that.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::SignedDuration,
+};
 
 use super::{
     model::{Health, Verdict},
@@ -12,7 +15,7 @@ use super::{
     verdict::{Facts, condition, last_edit, reason_of},
 };
 use crate::{
-    api::{ABORT, ConditionType, ORDERED_BY, Phase, RETRY, Reason, UNDO},
+    api::{ABORT, ConditionType, ORDERED_BY, Phase, RETRY, Reason, Stage, UNDO},
     plan::{ORDERS, Stamps},
 };
 
@@ -20,6 +23,11 @@ use crate::{
 pub(super) const OVERDUE: &str = "Overdue";
 /// The reason while the operator has not carried out an order.
 pub(super) const ORDERED: &str = "Ordered";
+
+/// Content is prepared after this time at the latest, also if it keeps changing.
+const SETTLED: SignedDuration = SignedDuration::from_secs(5);
+/// What the message begins with while it is the API server that does not answer.
+const UNANSWERED: &str = "waiting for ";
 
 /// An order that was neither carried out nor dropped, and of which the operator says
 /// nothing.
@@ -123,7 +131,13 @@ impl Facts<'_> {
     /// When something had to be judged that nobody did.
     pub(super) fn overdue(&self) -> Option<Time> {
         let ready = condition(self.status, ConditionType::Ready)?;
-        let reason = reason_of(ready).filter(|reason| is_timed(*reason))?;
+        let reason = reason_of(ready)?;
+        if reason == Reason::Settling {
+            return self.settled(ready).filter(|at| self.is_long(Some(at)));
+        }
+        if !is_timed(reason) {
+            return None;
+        }
         // In a rollback, one of which the ConfigMap was edited is left to the edit.
         let mut components = self.plan?.components().iter();
         let tracks = components.any(|c| c.template.is_none() && !c.config_maps.is_empty());
@@ -134,15 +148,44 @@ impl Facts<'_> {
         at.filter(|at| self.is_long(Some(at)))
     }
 
+    /// When content that was seen had to be prepared.
+    fn settled(&self, ready: &Condition) -> Option<Time> {
+        let works = condition(self.status, ConditionType::Reconciling);
+        let works = works.filter(|works| works.status == "True")?;
+        if ready.message.starts_with(UNANSWERED) {
+            return None;
+        }
+        let release = self.status.release.as_ref();
+        let begun = release.filter(|release| release.stage == Stage::Settle);
+        let begun = begun.map(|release| release.stage_since.0);
+        // The condition may have stood for longer, and with another reason.
+        let writes = self.stored.metadata.managed_fields.iter().flatten();
+        let writes = writes.filter(|entry| entry.subresource.is_some());
+        let writes = writes.filter_map(|entry| entry.time.as_ref().map(|at| at.0));
+        let since = begun.unwrap_or(works.last_transition_time.0);
+        let since = writes.fold(since, Ord::max);
+        since.checked_add(SETTLED).ok().map(Time)
+    }
+
     /// A plan that nobody judged when it was time to.
     pub(super) fn unjudged(&self, ready: &Condition, due: Time) -> Verdict {
         let (text, _) = self.next(reason_of(ready));
-        let title = "Nobody has judged this since it was due: is the operator running?";
         let message = format!(
             "due was: {text}; before that it was {}: {}",
             ready.reason, ready.message
         );
-        let next = "the operator judges it within seconds once it runs";
+        let settles = reason_of(ready) == Some(Reason::Settling);
+        let (title, next) = if settles {
+            (
+                "Nobody prepares the content that was seen: is the operator running?",
+                "the operator prepares it within seconds once it runs",
+            )
+        } else {
+            (
+                "Nobody has judged this since it was due: is the operator running?",
+                "the operator judges it within seconds once it runs",
+            )
+        };
         Verdict {
             since: Some(due),
             ways: vec![self.doctor()],

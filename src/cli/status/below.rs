@@ -107,6 +107,11 @@ pub(super) fn agree(
             if is(&[Reason::BaselineUnavailable, Reason::TargetsMissing]) =>
         {
             verdict.health = worst;
+            let mut broken = components.iter().filter(|c| c.trouble().next().is_some());
+            verdict.ways.extend(broken.next().map(|c| Way {
+                effect: "find out why its pods do not run".to_owned(),
+                command: facts.kubectl(&format!("describe {}", c.workload)),
+            }));
         }
         _ => {}
     }
@@ -172,10 +177,12 @@ fn fail_fast(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentVi
     let (Some(release), Some(plan)) = (&facts.status.release, facts.plan) else {
         return;
     };
+    // An operator that fails says so itself, and judges nothing meanwhile.
+    let fails = Reason::ReconcileError.as_str();
     let judged = matches!(release.stage, Stage::Promote | Stage::Bake)
         && facts.status.phase == Some(Phase::RollingOut)
         && !release.retried
-        && ![EDITED, OVERDUE, ORDERED].contains(&verdict.reason.as_str());
+        && ![EDITED, OVERDUE, ORDERED, fails].contains(&verdict.reason.as_str());
     if !judged {
         return;
     }

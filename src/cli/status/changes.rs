@@ -4,7 +4,8 @@
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
-    config,
+    config, later,
+    list::why,
     model::{ComponentView, Health, PlanStatus, PodTrouble},
     render::told,
 };
@@ -56,6 +57,10 @@ pub(super) fn changes(
             }
         }
     }
+    let waits = later::told(plan);
+    if before.map_or(waits.is_some(), |before| later::told(before) != waits) {
+        lines.extend(waits.map(|waits| line(format!("then {waits}"))));
+    }
     for note in &plan.unread {
         if before.is_none_or(|before| !before.unread.contains(note)) {
             lines.push(line(format!("! {note}")));
@@ -73,13 +78,7 @@ fn headline(plan: &PlanStatus) -> String {
     let phase = plan
         .phase
         .map_or_else(|| "New".to_owned(), |phase| format!("{phase:?}"));
-    let why = match (&verdict.cause, verdict.message.is_empty()) {
-        // The rest of the message repeats the cause.
-        (Some(cause), _) => cause.told(),
-        (None, true) => verdict.title.clone(),
-        (None, false) => verdict.message.clone(),
-    };
-    format!("{phase}{step} {}: {why}", verdict.reason)
+    format!("{phase}{step} {}: {}", verdict.reason, why(plan))
 }
 
 fn summary(component: &ComponentView) -> String {

@@ -265,16 +265,7 @@ fn trouble(set: &ReplicaSetStatus, rail: &Line, now: Timestamp, layout: Layout) 
     if let Some(refused) = &set.refused {
         tell(&format!("its pods are refused: {refused}"));
     }
-    let mut kinds: Vec<Vec<&PodTrouble>> = Vec::new();
-    for pod in &set.trouble {
-        let alike = kinds
-            .iter_mut()
-            .find(|kind| kind.first().is_some_and(|k| is_alike(k, pod)));
-        match alike {
-            Some(kind) => kind.push(pod),
-            None => kinds.push(vec![pod]),
-        }
-    }
+    let kinds = kinds(set.trouble.iter());
     for kind in kinds.iter().take(KINDS) {
         if let Some(pod) = kind.first() {
             tell(&told(pod, kind.len() - 1, now));
@@ -285,6 +276,23 @@ fn trouble(set: &ReplicaSetStatus, rail: &Line, now: Timestamp, layout: Layout) 
         tell(&format!("{rest} more pods in trouble"));
     }
     lines
+}
+
+/// Pods in trouble, alike ones together.
+pub(in crate::cli) fn kinds<'a>(
+    pods: impl Iterator<Item = &'a PodTrouble>,
+) -> Vec<Vec<&'a PodTrouble>> {
+    let mut kinds: Vec<Vec<&PodTrouble>> = Vec::new();
+    for pod in pods {
+        let alike = kinds
+            .iter_mut()
+            .find(|kind| kind.first().is_some_and(|k| is_alike(k, pod)));
+        match alike {
+            Some(kind) => kind.push(pod),
+            None => kinds.push(vec![pod]),
+        }
+    }
+    kinds
 }
 
 fn is_alike(a: &PodTrouble, b: &PodTrouble) -> bool {

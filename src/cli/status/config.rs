@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::{
+    later::is_other,
     model::{ConfigMapMode, ConfigMapView, ContentsView, PlanStatus},
     objects::{DeploymentView, RevisionView},
     tree::World,
@@ -92,6 +93,9 @@ pub(super) fn told(map: &ConfigMapView, plan: &PlanStatus) -> String {
         ConfigMapMode::Contents => format!("contents {}", short(&contents.digest)),
     };
     let mut notes = Vec::new();
+    if is_other(map) && (target.is_none() || goes_back) {
+        notes.push("the ConfigMap holds other contents by now".to_owned());
+    }
     let mut text = match (stable, target) {
         (Some(stable), Some(target)) if stable != target => {
             let place = |contents: &ContentsView| {
@@ -106,12 +110,7 @@ pub(super) fn told(map: &ConfigMapView, plan: &PlanStatus) -> String {
                 format!("config {}: {stable} → {target}", map.name)
             }
         }
-        (Some(one), _) | (None, Some(one)) => {
-            if target.is_none() && map.digest.as_ref().is_some_and(|seen| *seen != one.digest) {
-                notes.push("the ConfigMap holds other contents by now".to_owned());
-            }
-            format!("config {} → {}", map.name, name(one))
-        }
+        (Some(one), _) | (None, Some(one)) => format!("config {} → {}", map.name, name(one)),
         (None, None) => match (&map.live, &map.digest) {
             (Some(live), _) if map.mode == ConfigMapMode::Snapshot && *live != map.name => {
                 format!("config {} → {live}", map.name)

@@ -4,13 +4,14 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
+    later,
     model::{ComponentView, Health, PlanStatus, Verdict},
     pods::age,
     render::{Layout, TEXT, labelled, mark, told},
     said::{self, once, parts},
     text::{Line, Tone, clock, span},
 };
-use crate::api::Stage;
+use crate::api::{Reason, Stage};
 
 /// Lines that the words of one way out may take.
 const WAY: usize = 4;
@@ -32,6 +33,9 @@ pub(super) fn head(plan: &PlanStatus, now: Timestamp, layout: Layout) -> Vec<Lin
         lines.extend(labelled("Since", Tone::Plain, &text, layout));
     }
     lines.extend(labelled("Next", Tone::Plain, &next(verdict, now), layout));
+    if let Some(later) = later::told(plan) {
+        lines.extend(labelled("Then", Tone::Plain, &later, layout));
+    }
     lines.extend(ways(verdict, layout));
     for (label, text) in [("Release", release(plan, now)), ("Last", last(plan, now))] {
         let text = text.unwrap_or_default();
@@ -47,10 +51,12 @@ pub(super) fn head(plan: &PlanStatus, now: Timestamp, layout: Layout) -> Vec<Lin
         .as_ref()
         .map_or_else(String::new, |step| format!(", {step}"));
     let stable = plan.revisions.stable.as_ref();
-    let stable = stable.map_or_else(
-        || ", no stable revision yet".to_owned(),
-        |name| format!(", stable revision {name}"),
-    );
+    let lost = verdict.reason == Reason::StatusLost.as_str();
+    let stable = match stable {
+        Some(name) => format!(", stable revision {name}"),
+        None if lost => ", stable revision not known any more".to_owned(),
+        None => ", no stable revision yet".to_owned(),
+    };
     let text = format!("namespace {}, {phase}{step}{stable}", plan.namespace);
     lines.extend(labelled("Plan", Tone::Plain, &text, layout));
     lines

@@ -4,15 +4,20 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
+    away::{ORDERED, OVERDUE},
     model::{Health, PlanStatus},
     pods::age,
     render::{Layout, mark},
     text::{Line, Tone, span, width},
+    verdict::EDITED,
 };
 
 /// Narrowest terminal on which phase and step have columns: the reason says
 /// more than they do.
 const WIDE: usize = 100;
+
+/// Reasons of plans for which the operator has something to do.
+const AWAY: [&str; 3] = [EDITED, ORDERED, OVERDUE];
 
 /// Puts those that somebody has to look at first.
 pub(super) fn sort(plans: &mut [PlanStatus]) {
@@ -96,10 +101,15 @@ fn cells(plan: &PlanStatus, head: &[&str], now: Timestamp) -> Vec<String> {
     head.iter().map(cell).collect()
 }
 
-fn why(plan: &PlanStatus) -> String {
+/// Why a plan is where it is, on a line.
+pub(super) fn why(plan: &PlanStatus) -> String {
     match &plan.verdict.cause {
+        // The rest of the message repeats the cause.
         Some(cause) => cause.told(),
-        None if plan.verdict.message.is_empty() => plan.verdict.title.clone(),
+        // What it was before matters less than that nobody comes.
+        None if plan.verdict.message.is_empty() || AWAY.contains(&&*plan.verdict.reason) => {
+            plan.verdict.title.clone()
+        }
         None => plan.verdict.message.clone(),
     }
 }

@@ -36,6 +36,10 @@ pub struct PlanStatus {
     /// plans.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub components: Option<Vec<ComponentView>>,
+    /// What holds newer content that waits for the end of a rollback, as
+    /// `KIND/NAME`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<String>,
     /// What could not be read, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,

@@ -10,7 +10,7 @@ use super::{
     text::{Line, Tone},
 };
 pub(in crate::cli) use super::{
-    components::told,
+    components::{kinds, told},
     head::{next, ways},
 };
 

@@ -11,11 +11,10 @@ use super::{
 };
 use crate::api::Reason;
 
-/// What a command begins with in a message, and what stands behind it if text
-/// follows.
-const BEGIN: &str = "kubectl ";
-/// The same with what leads to it.
+/// What a command of a message begins with, what leads to it included: a writer that
+/// is named may be called kubectl, too.
 const LED: &str = ": kubectl ";
+/// What stands behind a command if text follows.
 const ENDS: [&str; 3] = [" ;", "; ", " )"];
 /// What stands before that for which orders wait.
 pub(super) const MEANWHILE: &str = "; meanwhile, ";
@@ -32,8 +31,8 @@ pub(in crate::cli) fn once(message: &str, ways: &[Way]) -> String {
         .collect();
     let mut kept = String::new();
     let mut rest = message;
-    while let Some(start) = rest.find(BEGIN) {
-        let (before, command) = rest.split_at(start);
+    while let Some(start) = rest.find(LED) {
+        let (before, command) = rest.split_at(start + ": ".len());
         let ends = ENDS.iter().filter_map(|text| command.find(text));
         let (command, after) = command.split_at(ends.min().unwrap_or(command.len()));
         if effect(command).is_some_and(|effect| known.contains(&effect)) {
@@ -52,12 +51,13 @@ pub(in crate::cli) fn once(message: &str, ways: &[Way]) -> String {
 }
 
 /// Reasons with a cause of which the message tells that again.
-const CAUSED: [Reason; 7] = [
+const CAUSED: [Reason; 8] = [
     Reason::RolledBack,
     Reason::Undone,
     Reason::Frozen,
     Reason::RollbackStarted,
     Reason::RollingBack,
+    Reason::Deleting,
     Reason::Reverted,
     Reason::RollbackAborted,
 ];
@@ -90,14 +90,13 @@ fn doubts<'a>(reason: &str, message: &'a str) -> (&'a str, &'a str) {
 pub(super) fn parts(verdict: &Verdict) -> (&str, &str) {
     let (message, doubts) = doubts(&verdict.reason, &verdict.message);
     let is = |reason: &Reason| reason.as_str() == verdict.reason;
-    if verdict.cause.is_none() || !CAUSED.iter().any(is) {
+    let waits = message.rfind("; waiting for ").map(|at| at + "; ".len());
+    let untold = is(&Reason::Deleting) && waits.is_none();
+    if verdict.cause.is_none() || untold || !CAUSED.iter().any(is) {
         return (message, doubts);
     }
-    let begin = if is(&Reason::RollingBack) {
-        message.rfind("; waiting for ").map(|at| at + "; ".len())
-    } else {
-        None
-    };
+    let goes_back = [Reason::RollingBack, Reason::Deleting].iter().any(is);
+    let begin = waits.filter(|_| goes_back);
     let begin = begin.or_else(|| Some(message.rfind(MEANWHILE)? + MEANWHILE.len()));
     (begin.map_or("", |begin| &message[begin..]), doubts)
 }
@@ -217,6 +216,15 @@ mod tests {
         ] {
             assert_eq!(told(&message, &[command]), expected);
         }
+    }
+
+    /// It is the name that kubectl gives itself.
+    #[test]
+    fn a_writer_that_is_called_kubectl_is_no_command() {
+        let said = "field manager kubectl keeps giving deployment web other content. Stop it";
+        let retry = "kubectl annotate relplan s -n w belay.dev/retry=s-1 --overwrite";
+        let message = format!("{said}, or try it again: {retry}");
+        assert_eq!(told(&message, &["belay retry s --revision s-1 -n w"]), said);
     }
 
     /// Somebody's Deployment is paused by itself, in a rollback.

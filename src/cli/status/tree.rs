@@ -12,7 +12,7 @@ use k8s_openapi::{
 use super::{
     Caller,
     below::{self, Unseen},
-    config,
+    config, later,
     model::{
         ComponentView, CurrentRelease, DeploymentCounts, Health, LastRelease, PlanStatus,
         ReplicaSetStatus, Revisions,
@@ -116,6 +116,7 @@ pub(super) fn summary(stored: &StoredPlan, now: Timestamp, caller: &Caller) -> P
         release: release(&status),
         last: last(&status),
         components: None,
+        waiting: Vec::new(),
         unread: Vec::new(),
     }
 }
@@ -147,6 +148,7 @@ pub(super) fn tree(
     let unlike: Vec<Unseen> = unlike(&scope, &status, world).collect();
     below::mark_contended(&plan.verdict, &mut components, &unlike);
     below::agree(&mut plan.verdict, &facts, &components, unlike.first());
+    plan.waiting = later::waiting(&facts, &components, &plan.verdict.reason);
     PlanStatus {
         components: Some(components),
         unread: world.unread.clone(),

@@ -398,10 +398,18 @@ impl Facts<'_> {
         if let (Some(Stage::Restore), Some((component, at)), false) =
             (stage, self.deadline(), stalled)
         {
-            let text = format!(
-                "rolled back once all are available; called stalled if {component} makes no progress"
-            );
+            let end = if self.stored.is_deleting() {
+                "the plan goes once all are back and available"
+            } else {
+                "rolled back once all are available"
+            };
+            let text = format!("{end}; called stalled if {component} makes no progress");
             return (text, Some(Time(at)));
+        }
+        if reason == Some(Reason::RollbackStalled) && self.stored.is_deleting() {
+            // It takes no content any more.
+            let text = "the plan goes once what was stable gets available";
+            return (text.to_owned(), None);
         }
         (words::next(reason).to_owned(), None)
     }
@@ -478,6 +486,29 @@ mod tests {
     }
 
     #[test]
+    fn an_abort_of_a_first_release_is_not_called_a_way_back() {
+        let under_way = |stable: Option<&str>| {
+            let verdict = verdict(&with(|plan| {
+                plan["status"]["conditions"] = conditions("False", "Promoting", "waiting");
+                plan["status"]["phase"] = json!("RollingOut");
+                plan["status"]["stableRevision"] = json!(stable);
+                plan["status"]["targetRevision"] = json!("shop-cccc");
+                plan["status"]["release"] = json!({
+                    "number": 1, "kind": "First", "stage": "Promote", "content": "c",
+                    "startedAt": "2026-03-01T11:59:00.000000Z",
+                    "stageSince": "2026-03-01T11:59:00.000000Z", "applied": ["shop-cccc"],
+                });
+            }));
+            verdict.ways[0].effect.clone()
+        };
+        assert_eq!(under_way(Some("shop-bbbb")), "go back now");
+        assert_eq!(
+            under_way(None),
+            "end the release; there is nothing to go back to, so what is live stays as it is"
+        );
+    }
+
+    #[test]
     fn a_plan_that_is_deleted_takes_no_orders_but_lets_go() {
         let plan = with(|plan| {
             plan["metadata"]["deletionTimestamp"] = json!("2026-03-01T11:59:00Z");
@@ -504,6 +535,12 @@ mod tests {
         };
         let commands = told(&plan);
         assert_eq!(commands.len(), 1, "{commands:?}");
+        let stalled = with(|stalled| {
+            *stalled = serde_json::to_value(&plan).unwrap();
+            stalled["status"]["conditions"] = conditions("False", "RollbackStalled", "");
+        });
+        let next = verdict(&stalled).next;
+        assert_eq!(next, "the plan goes once what was stable gets available");
         assert!(commands[0].contains("deletionPolicy"), "{commands:?}");
         let mut kept = plan;
         kept.spec["deletionPolicy"] = json!("Keep");

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use super::{model::Way, verdict::Facts};
 use crate::{
-    api::{Cause, ComponentState, Reason, Stage},
+    api::{Cause, ComponentState, Phase, Reason, Stage},
     cli::orders::order::{annotate, keep, offered, out_of_rollback, retry_of, undo_to},
     plan::{Plan, abortable, unbegun},
 };
 
-fn way(effect: &str, command: Option<String>) -> Way {
+pub(super) fn way(effect: &str, command: Option<String>) -> Way {
     Way {
         effect: effect.to_owned(),
         command,
@@ -21,6 +21,10 @@ fn way(effect: &str, command: Option<String>) -> Way {
 
 /// What kubectl resumes a workload by.
 pub(super) const RESUME: &str = "rollout resume ";
+
+/// What an abort of a first release does.
+const NOTHING_BEFORE: &str =
+    "end the release; there is nothing to go back to, so what is live stays as it is";
 
 /// Places that are named of those where content comes from.
 const PLACES: usize = 3;
@@ -67,6 +71,8 @@ impl Facts<'_> {
             let current = abortable(self.status)?;
             // Of one that has not begun nothing goes back.
             let drop = unbegun(self.status).map(|to| format!("drop the undo to {to}"));
+            let first = self.status.stable_revision.is_none();
+            let effect = if first { NOTHING_BEFORE } else { effect };
             Some(way(
                 drop.as_deref().unwrap_or(effect),
                 self.command("abort", &format!("--revision {current}")),
@@ -146,19 +152,27 @@ impl Facts<'_> {
             }
             Reason::TemplateMismatch | Reason::TemplateRefused | Reason::ConfigMapRefused => {
                 ways.push(edit());
+                if self.goes_back() {
+                    ways.push(abort("end the rollback and keep what is live"));
+                }
             }
-            Reason::Contended | Reason::Conflict => {
-                ways.push(Some(way(
-                    "take the field or workload out of one of the two",
-                    None,
-                )));
+            Reason::Contended => {
+                ways.extend(self.contended());
+                ways.push(match self.status.phase {
+                    Some(Phase::Rollback) => abort("end the rollback and keep what is live"),
+                    _ => abort("go back now"),
+                });
             }
+            Reason::Conflict => ways.push(Some(self.conflict())),
             Reason::TargetsMissing => {
                 // What only cannot be read is there.
                 let message = self.message();
                 if message.contains(" to exist") || !message.contains(" to be readable (") {
                     let create = "create what is missing, or correct its name in the plan";
                     ways.push(Some(way(create, None)));
+                }
+                if self.goes_back() {
+                    ways.push(abort("end the rollback and keep what is live"));
                 }
             }
             Reason::RevisionLost => {
@@ -192,7 +206,7 @@ impl Facts<'_> {
         ways.into_iter().flatten().collect()
     }
 
-    fn goes_back(&self) -> bool {
+    pub(super) fn goes_back(&self) -> bool {
         let release = self.status.release.as_ref();
         release.is_some_and(|release| release.stage == Stage::Restore)
     }
@@ -227,7 +241,7 @@ impl Facts<'_> {
     }
 
     /// The revision that `retry` takes by itself.
-    fn retry(&self) -> Option<Way> {
+    pub(super) fn retry(&self) -> Option<Way> {
         let revision = retry_of(self.stored)?;
         let held = self
             .status

@@ -105,7 +105,9 @@ pub(super) const fn next(reason: Option<Reason>) -> &'static str {
         Reason::Paused => "nothing moves forward; pods are judged, and a rollback would go on",
         Reason::WorkloadPaused => "goes on once the workload is resumed",
         Reason::Conflict => "goes on once no other plan holds the workload",
-        Reason::Contended => "nothing until only one of the two writes the fields",
+        Reason::Contended => {
+            "tried again once 10 minutes are past; it lasts until only one of the two writes"
+        }
         Reason::ReconcileError => "tried again once a minute",
         Reason::StatusLost => "goes on once one of the kept revisions is live and available",
         Reason::TemplateRefused => "tried again now and then, and when something changes",

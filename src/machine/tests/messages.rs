@@ -139,6 +139,45 @@ fn a_long_explanation_does_not_cut_off_the_way_out() {
     sim.run_until("the retry", |sim| sim.image("cart") == "cart:3-pullerror");
 }
 
+/// Names may have 253 characters, and a namespace 63.
+#[test]
+fn long_names_do_not_cut_off_the_ways_out() {
+    let (name, place) = ("p".repeat(253), "n".repeat(63));
+    let mut sim = Sim::new(templated(&[("cart", "cart:1")]), &[("cart", "cart:1")]);
+    sim.facts.name.clone_from(&name);
+    sim.facts.namespace.clone_from(&place);
+    sim.run(60);
+    let way = |order: &str, revision: &str| {
+        format!(
+            "kubectl annotate relplan {name} -n {place} belay.dev/{order}={revision} --overwrite"
+        )
+    };
+    sim.want("cart", "cart:2-unready");
+    sim.run_until("the release", |sim| sim.reason() == "Promoting");
+    let stable = sim.status.stable_revision.clone().unwrap();
+    let target = sim.status.target_revision.clone().unwrap();
+    sim.deployment("cart").broken = true;
+    sim.facts.abort = Some(target.clone());
+    sim.run_until("the way back", |sim| sim.phase() == Phase::Rollback);
+    sim.facts.abort = Some(target.clone());
+    sim.dirty = true;
+    sim.run_until("the end", |sim| sim.reason() == "RollbackAborted");
+    let text = message(&sim);
+    for command in [way("undo", &stable), way("retry", &target)] {
+        assert!(text.contains(&command), "{text}");
+    }
+    // An event is shorter, and holds one of them whole and none in part.
+    let told = |reason| {
+        sim.events
+            .iter()
+            .filter(move |event| event.reason == reason)
+    };
+    let note = &told(Reason::RollbackAborted).next_back().unwrap().note;
+    assert!(note.len() <= 1000, "{note}");
+    assert!(note.ends_with(&way("retry", &target)), "{note}");
+    assert_eq!(note.matches("kubectl").count(), 1, "{note}");
+}
+
 #[test]
 fn who_fights_over_which_field_is_named() {
     let mut sim = two_releases();

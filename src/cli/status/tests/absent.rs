@@ -135,6 +135,42 @@ fn a_bake_ends_by_the_clock_once_all_of_it_is_there() {
     )));
 }
 
+/// Content stands still for a second before it is prepared.
+#[test]
+fn content_that_nobody_prepares_tells_that_the_operator_is_away() {
+    let settles = |since: &str, message: &str, release: bool, change: &dyn Fn(&mut Value)| {
+        with(promoting(), |plan| {
+            plan["status"]["conditions"] = conditions("Settling", "Reconciling", since, message);
+            plan["status"]["release"] = match release {
+                true => super::super::fixtures::release("Settle", since, Value::Null),
+                false => Value::Null,
+            };
+            change(plan);
+        })
+    };
+    let (late, soon) = ("2026-03-01T03:03:55.000000Z", "2026-03-01T03:03:58.000000Z");
+    let text = "new content was seen and is prepared for release";
+    for release in [true, false] {
+        let cluster = settles(late, text, release, &|_| {});
+        assert!(is_overdue(&cluster));
+        let verdict = cluster.status().verdict;
+        assert_eq!(
+            verdict.message,
+            format!(
+                "due was: the release begins within seconds; before that it was Settling: {text}"
+            )
+        );
+        assert!(!is_overdue(&settles(soon, text, release, &|_| {})));
+    }
+    let wrote = |plan: &mut Value| {
+        plan["metadata"]["managedFields"] = json!([{"manager": "belay", "operation": "Update",
+            "subresource": "status", "time": "2026-03-01T03:04:00Z"}]);
+    };
+    assert!(!is_overdue(&settles(late, text, false, &wrote)));
+    let asks = "waiting for the API server to say what the new content becomes: timeout";
+    assert!(!is_overdue(&settles(late, asks, true, &|_| {})));
+}
+
 /// An order that was given at a time, on a plan with this status.
 fn ordered(
     order: &str,
@@ -286,18 +322,29 @@ fn a_template_that_nobody_looked_at_is_told_where_a_release_failed_or_stopped() 
 /// Pods that end a release by failFast, and nobody has ended it.
 #[test]
 fn a_crash_loop_that_nobody_judged_asks_for_the_operator() {
-    let with = |restarts: i32, ended: &str| {
+    let failing = |reason: Option<&str>, restarts: i32, ended: &str| {
         let mut pods = crashing();
         let container = &mut pods["containerStatuses"][0];
         container["restartCount"] = json!(restarts);
         container["lastState"]["terminated"]["finishedAt"] = json!(ended);
-        let mut cluster = promoting();
+        let mut cluster = with(promoting(), |plan| {
+            if let Some(reason) = reason {
+                for condition in plan["status"]["conditions"].as_array_mut().unwrap() {
+                    condition["reason"] = json!(reason);
+                }
+            }
+        });
         let is_old = |name: &str| !name.starts_with("web-2");
         cluster
             .pods
             .retain(|pod| is_old(pod.metadata.name.as_deref().unwrap_or_default()));
         cluster.pods("web", 2, 1, &pods).status().verdict
     };
+    // It says itself that it does not get on.
+    let fails = failing(Some("ReconcileError"), 5, "2026-03-01T03:03:40Z");
+    assert_eq!(fails.reason, "ReconcileError");
+    assert!(!fails.next.contains("failFast"), "{fails:?}");
+    let with = |restarts, ended: &str| failing(None, restarts, ended);
     let overdue = with(5, "2026-03-01T03:03:40Z");
     assert_eq!(
         (overdue.health, overdue.reason.as_str()),

@@ -41,6 +41,54 @@ fn a_release_shows_from_which_contents_to_which() {
     .assert_eq(&maps(&configuration("Restore", 'c')));
 }
 
+/// Whoever edits it while all goes back sees why nothing comes of it yet.
+#[test]
+fn an_edit_that_waits_for_the_end_of_a_rollback_is_told() {
+    let edited = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut cluster = configuration("Restore", 'c');
+        let mut plan = serde_json::to_value(cluster.plan.as_ref().unwrap()).unwrap();
+        change(&mut plan);
+        cluster.plan = Some(serde_json::from_value(plan).unwrap());
+        cluster
+    };
+    let quiet = edited(&|_| {});
+    assert!(quiet.status().waiting.is_empty());
+    assert!(!shown(&quiet, 200).contains("  Then "));
+    let cluster = edited(&|plan| plan["status"]["configMaps"] = seen('e', 'b', false));
+    let text = shown(&cluster, 200);
+    assert!(
+        text.contains("  Then    newer content is looked at: configmap/cart-config\n"),
+        "{text}"
+    );
+    expect![[r#"
+        ├ config cart-config: cart-config-bfd6ef2148 (live) → back to cart-config-a9fe79a470; the ConfigMap holds other contents by now
+        ├ config web-config: contents 3fa5834dc9 → back to contents c100f95c19
+    "#]]
+    .assert_eq(&maps(&cluster));
+    let newer = |plan: &mut serde_json::Value| {
+        plan["metadata"]["annotations"] = json!({"belay.dev/release-generation": "5"});
+        plan["status"]["release"]["generation"] = json!(4);
+    };
+    assert_eq!(edited(&newer).status().waiting, ["releaseplan/shop"]);
+    // A plan that goes takes nothing newer.
+    let deleted = edited(&|plan| {
+        newer(plan);
+        plan["metadata"]["deletionTimestamp"] = json!("2026-03-01T03:03:58Z");
+        plan["status"]["configMaps"] = seen('e', 'b', false);
+    });
+    assert!(deleted.status().waiting.is_empty());
+    // Nothing is written over an edit of one that goes back in place.
+    let in_place = |reason: &'static str| {
+        edited(&move |plan| {
+            plan["status"]["configMaps"] = seen('c', 'e', false);
+            plan["status"]["conditions"][0]["reason"] = json!(reason);
+        })
+    };
+    let waits = in_place("RollingBack").status().waiting;
+    assert_eq!(waits, ["configmap/web-config"]);
+    assert!(in_place("ConfigMapEdited").status().waiting.is_empty());
+}
+
 #[test]
 fn at_rest_each_shows_what_is_stable_and_where_that_is_not_what_is_there() {
     expect![[r#"

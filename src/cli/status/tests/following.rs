@@ -24,6 +24,37 @@ fn only_what_changed_is_appended() {
     expect_file!["../golden/appended.txt"].assert_eq(&text);
 }
 
+/// In a list, and where nothing is redrawn.
+#[test]
+fn that_nobody_comes_is_told_before_what_was_so_before() {
+    let mut cluster = promoting();
+    let plan = cluster.plan.as_mut().unwrap();
+    plan.metadata.generation = Some(5);
+    plan.metadata.creation_timestamp = None;
+    let status = cluster.status();
+    assert!(status.verdict.message.contains("before that it was"));
+    let title = status.verdict.title.clone();
+    assert_eq!(list::why(&status), title);
+    let lines = changes(None, &status, now());
+    assert!(
+        lines[0].ends_with(&format!(" Edited: {title}")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn what_waits_for_the_end_of_a_rollback_is_appended_once() {
+    let quiet = configuration("Restore", 'c');
+    let mut edited = configuration("Restore", 'c');
+    let status = edited.plan.as_mut().unwrap().status.as_mut().unwrap();
+    status.config_maps = serde_json::from_value(seen('e', 'd', false)).unwrap();
+    let told = "then newer content is looked at: configmap/cart-config";
+    let lines = changes(Some(&quiet.status()), &edited.status(), now());
+    assert!(lines.iter().any(|line| line.ends_with(told)), "{lines:?}");
+    let lines = changes(Some(&edited.status()), &edited.status(), now());
+    assert_eq!(lines, [""; 0]);
+}
+
 #[test]
 fn plans_that_somebody_has_to_look_at_come_first() {
     let mut healthy = named(&rolled_back(), "api");

@@ -309,6 +309,64 @@ fn an_undo_after_a_rollback_says_who_asked_for_what() {
     assert!(text.contains(&why), "{text}");
 }
 
+#[test]
+fn why_a_deleted_plan_goes_back_is_said_once() {
+    let why = "the plan was deleted in mid-release";
+    let deleted = |message: &str| {
+        with(saying(going_back(), "Deleting", message), |plan| {
+            plan["metadata"]["deletionTimestamp"] = json!("2026-03-01T03:04:00Z");
+            plan["status"]["release"]["failure"] = json!({
+                "cause": "PlanDeleted", "message": why, "at": "2026-03-01T03:04:05.000000Z"});
+        })
+    };
+    let keep =
+        r#"kubectl patch relplan shop -n web --type merge -p '{"spec":{"deletionPolicy":"Keep"}}'"#;
+    let message = format!(
+        "going back to {STABLE} ({why}); waiting for deployment cart to go back. To let the plan go without it: {keep}"
+    );
+    let text = shown(&deleted(&message), 200);
+    assert_eq!(text.matches(why).count(), 1, "{text}");
+    assert!(
+        text.contains("  Now     waiting for deployment cart to go back\n"),
+        "{text}"
+    );
+    let text = shown(&deleted("fields of the plan are given up"), 200);
+    assert!(
+        text.contains("  Now     fields of the plan are given up\n"),
+        "{text}"
+    );
+}
+
+/// Nothing may end a rollback but a person.
+#[test]
+fn a_rollback_that_is_refused_can_be_ended() {
+    for reason in ["TemplateRefused", "TargetsMissing", "ConfigMapRefused"] {
+        let text = shown(&saying(going_back(), reason, "x"), 200);
+        assert!(
+            text.contains("end the rollback and keep what is live: belay abort shop "),
+            "{reason}: {text}"
+        );
+    }
+    let text = shown(&saying(rolled_back(), "TemplateRefused", "x"), 200);
+    assert!(!text.contains("belay abort"), "{text}");
+}
+
+#[test]
+fn what_was_broken_before_any_release_is_to_be_looked_at() {
+    let broken = with(promoting(), |plan| {
+        plan["status"]["release"] = Value::Null;
+        plan["status"]["stableRevision"] = Value::Null;
+        plan["status"]["phase"] = json!("Pending");
+    });
+    let text = shown(&saying(broken, "BaselineUnavailable", "x"), 200);
+    assert!(
+        text.contains(
+            "  Do      find out why its pods do not run: kubectl describe deployment/web -n web\n"
+        ),
+        "{text}"
+    );
+}
+
 /// There is no stable revision that others are told by.
 #[test]
 fn a_lost_status_leaves_a_way_to_the_revision_that_the_message_names() {
@@ -321,6 +379,7 @@ fn a_lost_status_leaves_a_way_to_the_revision_that_the_message_names() {
     for words in [
         "  Why     the status of this plan is gone; kept: shop-1 (release 1)\n",
         "  Do      go back to a kept revision: belay undo shop --to shop-1 -n web\n",
+        "  Plan    namespace web, Pending, stable revision not known any more\n",
     ] {
         assert!(text.contains(words), "{text}");
     }
