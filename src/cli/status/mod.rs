@@ -4,7 +4,7 @@
 //! Reads and shows; judges nothing. The model is a pure function of what was
 //! read and the time, and text, JSON and `--watch` are made from it alone.
 
-mod away;
+pub(super) mod away;
 mod below;
 mod caller;
 mod changes;
