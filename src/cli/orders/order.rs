@@ -3,20 +3,32 @@
 //! Pure. Each order names a revision, so that one that comes late hits nothing;
 //! what may be named is asked of [`crate::plan`], as the webhook does.
 
+use std::time::Duration;
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
 use serde_json::{Value, json};
 
 use super::before::{Before, before, is_live, renamed};
 use crate::{
-    api::{ABORT, ConditionType, Phase, RETRY, Reason, ReleasePlanStatus, Stage, StoredPlan, UNDO},
+    api::{
+        ABORT, Cause, ConditionType, Phase, RETRY, Reason, ReleasePlanStatus,
+        Stage, StoredPlan, UNDO,
+    },
     cli::{
         access::quoted,
-        status::{Caller, verdict::held},
+        status::{Caller, pods::age, verdict::held},
     },
     plan::{
         Plan, abortable, as_seen, current, failed, is_gone_from_plan, is_lost, retryable, unbegun,
         undoable,
     },
 };
+
+/// For how long the operator takes an abort that is given again for the same one.
+const TWICE: Duration = Duration::from_secs(10);
 
 /// What is asked of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +170,7 @@ impl Verb {
                 let order = abort(about, status, named).map(|revision| Order::Annotation {
                     name: ABORT,
                     revision: revision.to_owned(),
-                    note: nothing_before(status),
+                    note: stays(status),
                 });
                 order.map_err(|refusal| Refusal {
                     soon: refusal.soon || begins(plan, status),
@@ -181,10 +193,35 @@ fn annotation(name: &'static str, revision: &str) -> Order {
     }
 }
 
-/// What is said of an abort that goes back to nothing.
-fn nothing_before(status: &ReleasePlanStatus) -> Option<String> {
-    let first = status.stable_revision.is_none();
-    first.then(|| "nothing was stable before, so what is live stays as it is".to_owned())
+/// What is said of an abort that goes back to nothing, or no further.
+fn stays(status: &ReleasePlanStatus) -> Option<String> {
+    let Some(stable) = &status.stable_revision else {
+        let text = "nothing was stable before, so what is live stays as it is";
+        return Some(text.to_owned());
+    };
+    let stage = status.release.as_ref().map(|release| release.stage);
+    (stage == Some(Stage::Restore))
+        .then(|| format!("this ends the rollback to {stable} where it is: what is live stays"))
+}
+
+/// What is said of an abort that was given a moment ago, and that the operator would
+/// not take again.
+pub(super) fn goes_back(plan: &StoredPlan, now: Timestamp) -> Option<Order> {
+    let status = plan.status.as_ref()?;
+    let release = status.release.as_ref()?;
+    let failure = release.failure.as_ref()?;
+    let since = Time(release.stage_since.0);
+    let again = release.stage == Stage::Restore
+        && failure.cause == Cause::Aborted
+        && age(&since, now) < TWICE;
+    let name = plan.metadata.name.as_deref().unwrap_or_default();
+    let stable = status.stable_revision.as_deref().unwrap_or_default();
+    again.then(|| {
+        Order::Nothing(format!(
+            "{name} was aborted a moment ago and goes back to {stable} already; to end that where it is, give the order again in {} s",
+            TWICE.as_secs()
+        ))
+    })
 }
 
 fn paused(name: &str, plan: &StoredPlan, wanted: bool) -> Order {
@@ -204,6 +241,19 @@ fn begins(plan: &StoredPlan, status: &ReleasePlanStatus) -> bool {
         condition.type_ == "Ready" && condition.reason == Reason::Settling.as_str()
     });
     abortable(status).is_none() && (unseen || settles)
+}
+
+/// Whether a plan is at rest, so that what is live is what was judged unless somebody
+/// changed it since. Where the operator gave in to another writer, that one's is.
+pub(super) fn rests(plan: &StoredPlan) -> bool {
+    plan.status.as_ref().is_some_and(|status| {
+        let gave_in = |c: &Condition| {
+            c.type_ == ConditionType::Ready.as_str() && c.reason == Reason::Contended.as_str()
+        };
+        status.release.is_none()
+            && status.stable_revision.is_some()
+            && !status.conditions.iter().any(gave_in)
+    })
 }
 
 fn abort<'a>(

@@ -61,6 +61,28 @@ fn an_abort_that_goes_back_to_nothing_says_so() {
     );
 }
 
+/// Two people, or one who pressed twice.
+#[test]
+fn an_abort_given_twice_ends_no_rollback_and_one_of_a_rollback_says_that_it_does() {
+    let back = |cause: &str, since: &str| {
+        let mut plan = serde_json::to_value(rolling_out()).unwrap();
+        plan["status"]["phase"] = json!("Rollback");
+        plan["status"]["release"]["stage"] = json!("Restore");
+        plan["status"]["release"]["stageSince"] = json!(since);
+        plan["status"]["release"]["failure"] = json!({"cause": cause, "message": "m", "at": since});
+        serde_json::from_value::<StoredPlan>(plan).unwrap()
+    };
+    let (new, old) = ("2026-03-01T11:59:51.000000Z", "2026-03-01T11:59:50.000000Z");
+    let again = |cause, since| order::goes_back(&back(cause, since), super::super::testing::noon());
+    expect![[r#"Some(Nothing("shop was aborted a moment ago and goes back to shop-bbbb already; to end that where it is, give the order again in 10 s"))"#]]
+        .assert_eq(&format!("{:?}", again("Aborted", new)));
+    assert_eq!(again("Aborted", old), None);
+    assert_eq!(again("ContainerRestarts", new), None);
+    let order = Verb::Abort.order(&back("Aborted", old), None, &Caller::default());
+    expect![[r#"Ok(Annotation { name: "belay.dev/abort", revision: "shop-cccc", note: Some("this ends the rollback to shop-bbbb where it is: what is live stays") })"#]]
+        .assert_eq(&format!("{order:?}"));
+}
+
 #[test]
 fn a_retry_names_what_failed_last() {
     let plan = with(rolled_back);

@@ -5,7 +5,7 @@
 //! what a plan's word means is decided in [`verdict`].
 
 mod follow;
-mod live;
+pub(super) mod live;
 mod orders;
 mod reads;
 mod told;
