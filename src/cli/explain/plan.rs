@@ -15,7 +15,11 @@ use crate::{
     },
     cli::{
         meanwhile::waits,
-        status::{PlanStatus, later::passed_by, verdict::held},
+        status::{
+            PlanStatus,
+            held::{comes_again, held},
+            later::passed_by,
+        },
     },
     plan::{
         Plan, abortable, as_seen, current, failed, is_gone_from_plan, retryable, unbegun, undoable,
@@ -141,6 +145,7 @@ fn measures(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Measure> {
 
 fn refused(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Refused> {
     let last = held(plan, status).map(|(last, _)| last);
+    let content = plan.map(Plan::content);
     let all = status.refused.iter().rev();
     all.map(|refused| Refused {
         revision: refused.revision.clone(),
@@ -149,6 +154,10 @@ fn refused(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Refused> {
         message: refused.message.clone(),
         at: refused.at.clone(),
         current: last.is_some_and(|last| last.revision == refused.revision),
+        corrected: refused.corrected,
+        comes_again: content.is_some()
+            && refused.spec.as_deref() == content
+            && comes_again(plan, status, refused),
     })
     .collect()
 }

@@ -14,12 +14,16 @@ use serde_json::{Value, json};
 use super::before::{Before, before, is_live, renamed};
 use crate::{
     api::{
-        ABORT, Cause, ConditionType, Phase, RETRY, Reason, ReleasePlanStatus,
+        ABORT, Cause, ConditionType, Phase, RETRY, Reason, RefusedContent, ReleasePlanStatus,
         Stage, StoredPlan, UNDO,
     },
     cli::{
         access::quoted,
-        status::{Caller, pods::age, verdict::held},
+        status::{
+            Caller,
+            held::{comes_again, held},
+            pods::age,
+        },
     },
     plan::{
         Plan, abortable, as_seen, current, failed, is_gone_from_plan, is_lost, retryable, unbegun,
@@ -310,10 +314,16 @@ fn retry<'a>(
     let content = content_of.as_ref().map(Plan::content);
     let stopped = current(status).or_else(|| failed(status));
     // Content that has left the plan cannot be tried again.
-    let applies = |revision: &str| {
-        let gone = content.is_some_and(|content| is_gone_from_plan(status, content, revision));
-        !gone || stopped == Some(revision)
+    let gone = |revision: &str| {
+        content.is_some_and(|content| is_gone_from_plan(status, content, revision))
     };
+    // Nor is what is on its way again anyway.
+    let comes = |revision: &str| {
+        let mut refused = status.refused.iter().filter(|r| r.revision == revision);
+        let asked = |r: &RefusedContent| content.is_some() && r.spec.as_deref() == content;
+        refused.any(|r| asked(r) && comes_again(content_of.as_ref(), status, r))
+    };
+    let applies = |revision: &str| stopped == Some(revision) || !gone(revision) && !comes(revision);
     // What holds the plan is what it asks for, and what is live needs no release.
     let holds = held(content_of.as_ref(), status).map(|(refused, _)| refused.revision.as_str());
     let holds = holds.filter(|_| stopped.is_none_or(|stopped| !known.contains(&stopped)));
@@ -322,6 +332,7 @@ fn retry<'a>(
     let mut latest = others.iter().rev().copied();
     let default = holds
         .and_then(|holds| others.iter().copied().find(|name| **name == holds))
+        .filter(|name| applies(name))
         .or_else(|| latest.find(|name| applies(name)));
     match (default, named) {
         (_, Some(named)) if known.contains(&named) => Ok(named),
@@ -333,6 +344,17 @@ fn retry<'a>(
             ),
             about.command("retry", &format!("--revision {last}")),
         ),
+        (None, None) if others.iter().any(|name| comes(name)) => {
+            let coming: Vec<&str> = others.iter().map(|n| **n).filter(|n| comes(n)).collect();
+            refusal(
+                format!(
+                    "what was refused of {name} ({}) comes again by itself, beside other content of what failed: {}",
+                    coming.join(", "),
+                    now(status)
+                ),
+                about.command("status", ""),
+            )
+        }
         (None, None) if !others.is_empty() => refusal(
             format!(
                 "what was refused of {name} is no longer what it asks for ({}): {}",

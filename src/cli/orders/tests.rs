@@ -121,6 +121,41 @@ fn what_has_left_the_plan_is_not_tried_again_by_itself() {
         .assert_eq(&sent(Verb::Retry, &gone, Some("shop-cccc")));
 }
 
+/// The last record tells of what came again of workloads alone: the rest of it is no
+/// longer in the plan, and is what the operator would not try either.
+#[test]
+fn a_retry_is_never_of_what_holds_the_plan_but_has_left_it() {
+    let gone = with(|plan| {
+        rolled_back(plan);
+        let mut older = plan["status"]["refused"][0].clone();
+        older["revision"] = json!("shop-older");
+        let mut gone = plan["status"]["refused"][0].clone();
+        gone["spec"] = json!("of another time");
+        plan["status"]["refused"] = json!([older, gone]);
+        plan["status"]["history"][1]["message"] = json!("it came again and was put back: x");
+    });
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-older"]
+        .assert_eq(&sent(Verb::Retry, &gone, None));
+}
+
+#[test]
+fn a_retry_is_not_of_what_is_being_released_already() {
+    let asks = crate::plan::Plan::parse(&with(|_| {}).spec).unwrap();
+    let comes = with(|plan| {
+        rolled_back(plan);
+        plan["status"]["refused"][0]["spec"] = json!(asks.content());
+        plan["status"]["phase"] = json!("RollingOut");
+        plan["status"]["targetRevision"] = json!("shop-dddd");
+        plan["status"]["release"] =
+            serde_json::to_value(rolling_out().status.unwrap().release.unwrap()).unwrap();
+    });
+    expect!["what was refused of shop (shop-cccc) comes again by itself, beside other content of what failed: it is RollingOut, and shop-bbbb is stable | belay status shop -n s"]
+        .assert_eq(&sent(Verb::Retry, &comes, None));
+    // Whoever names it has it waiting for the end.
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-cccc"]
+        .assert_eq(&sent(Verb::Retry, &comes, Some("shop-cccc")));
+}
+
 /// What is stable is live: its release is nothing to try again.
 #[test]
 fn a_retry_beside_an_undo_is_of_what_the_plan_asks_for_and_not_of_what_is_live() {

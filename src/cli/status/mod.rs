@@ -14,6 +14,7 @@ mod failure;
 mod feed;
 mod fetch;
 mod head;
+pub(super) mod held;
 mod kept;
 pub(super) mod later;
 mod list;

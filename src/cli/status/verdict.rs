@@ -113,19 +113,6 @@ pub(super) fn reason_of(condition: &Condition) -> Option<Reason> {
     all.find(|r| r.as_str() == condition.reason).copied()
 }
 
-/// The refused content that holds a plan at rest, and whether it is that of the
-/// plan itself: otherwise it is what was done to workloads that it follows. Where
-/// something moves, what was live before holds nothing.
-pub(in crate::cli) fn held<'a>(
-    plan: Option<&Plan>,
-    status: &'a ReleasePlanStatus,
-) -> Option<(&'a RefusedContent, bool)> {
-    let content = plan.map(Plan::content);
-    let refused = holding(&scope(plan, status), status, content)?;
-    let own = content.is_some() && refused.spec.as_deref() == content;
-    (own || status.release.is_none()).then_some((refused, own))
-}
-
 impl Facts<'_> {
     pub(super) fn name(&self) -> &str {
         self.stored.metadata.name.as_deref().unwrap_or_default()
