@@ -194,16 +194,28 @@ fn of_refused_content_it_is_told_what_came_of_it() {
         corrected.contains("ago). Other content of web was released since: what went back beside it is refused only together with it."),
         "{corrected}"
     );
-    let comes = told(&|stored| {
-        let before = stored.status.clone().unwrap();
-        *stored = fixtures::followed();
-        let content = as_seen(stored).unwrap().content().to_owned();
-        let status = stored.status.get_or_insert_default();
-        status.refused = before.refused;
-        status.refused[0].spec = Some(content);
-        let going = fixtures::promoting().plan.unwrap().status.unwrap();
-        (status.release, status.conditions) = (going.release, going.conditions);
-    });
+    let comes = |paused: bool| {
+        told(&|stored| {
+            let before = stored.status.clone().unwrap();
+            *stored = fixtures::followed();
+            let content = as_seen(stored).unwrap().content().to_owned();
+            let status = stored.status.get_or_insert_default();
+            status.refused = before.refused;
+            status.refused[0].spec = Some(content);
+            let going = fixtures::promoting().plan.unwrap().status.unwrap();
+            (status.release, status.conditions) = (going.release, going.conditions);
+            if paused {
+                status.release = None;
+                status.refused[0].corrected = true;
+            }
+        })
+    };
+    let waits = comes(true);
+    assert!(
+        waits.contains("The content of the plan is about to be released again: other content of what failed in shop-b59eb8dcf7 was released since."),
+        "{waits}"
+    );
+    let comes = comes(false);
     assert!(
         comes.contains("It comes again now, beside other content of web."),
         "{comes}"
