@@ -1,9 +1,15 @@
 //! What tests of commands share: a plan to look at, and what was printed.
 
+use axum::{
+    body::Body,
+    http::{Request, Response},
+};
 use k8s_openapi::jiff::Timestamp;
+use kube::Client;
 use serde_json::{Value, json};
+use tower::{BoxError, service_fn};
 
-use super::Streams;
+use super::{Access, Session, Streams};
 use crate::api::StoredPlan;
 
 /// A moment that fixtures count from.
@@ -95,4 +101,29 @@ pub(super) fn printed(width: Option<usize>, write: impl FnOnce(&mut Streams<'_>)
     out.extend(err);
     let text = String::from_utf8(out).unwrap();
     anstream::adapter::strip_str(&text).to_string()
+}
+
+/// A session with a server that answers each path by `answer`; what it has no answer
+/// for nobody may read.
+pub(super) fn session(answer: fn(&str) -> Option<Value>) -> Session {
+    let server = service_fn(move |request: Request<kube::client::Body>| async move {
+        let (code, body) = match answer(request.uri().path()) {
+            Some(body) => (200, body),
+            None => (
+                403,
+                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                       "reason": "Forbidden", "code": 403, "message": "no"}),
+            ),
+        };
+        let mut response = Response::new(Body::from(body.to_string()));
+        *response.status_mut() = code.try_into()?;
+        Ok::<_, BoxError>(response)
+    });
+    Session {
+        client: Client::new(server, "s"),
+        namespace: "s".to_owned(),
+        chosen: false,
+        access: Access::default(),
+        unreadable: false,
+    }
 }

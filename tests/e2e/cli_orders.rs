@@ -6,7 +6,7 @@ use belay_testenv::AuditFilter;
 
 use crate::{
     cli::{allow, belay, command, end},
-    support::{Scene, plan},
+    support::{Scene, following, plan},
 };
 
 async fn released(scene: &Scene) {
@@ -135,6 +135,24 @@ async fn an_abort_right_after_an_edit_in_mid_release_waits_for_what_it_is_to_end
         .await
         .exits(0);
     assert_eq!(scene.image("cart").await, "shop/cart:2");
+}
+
+/// The operator may not have looked at it yet.
+#[tokio::test]
+async fn an_abort_right_after_an_edit_of_a_deployment_waits_for_what_it_is_to_end() {
+    let scene = Scene::new("cli-orders-unseen").await;
+    scene.deployment("web", "shop/web:1", 1).await;
+    scene.apply(&following("shop", &["web"], "")).await;
+    scene.ready("shop").await;
+    for tag in ["2", "3", "4"] {
+        let image = format!("shop/web:{tag}-unready");
+        scene.set_image("web", &image).await;
+        belay(&scene, &["abort", "shop"]).await.exits(0);
+        belay(&scene, &["wait", "shop", "--for", "rolledback"])
+            .await
+            .exits(0);
+        assert_eq!(scene.image("web").await, "shop/web:1");
+    }
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use crate::{
     api::{ReleasePlanStatus, Stage, StoredPlan},
     cli::{
         CliError, Session, list_all,
-        status::{Caller, verdict::held, workload},
+        status::{Caller, held::held, workload},
     },
     cluster::{ApplyFailure, Snapshot, deployments, dry_run},
     fields::Found,

@@ -97,6 +97,13 @@ pub struct Refused {
     pub at: Time,
     /// Whether it is what the plan asks for now.
     pub current: bool,
+    /// Whether it is refused only together with what failed, of which other content was
+    /// released since.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub corrected: bool,
+    /// Whether the release in progress brings it, or what waits to be released.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub comes_again: bool,
 }
 
 /// An order that waits.

@@ -10,12 +10,16 @@ use k8s_openapi::{
 use super::model::{Content, Limit, Measure, PlanExplanation, Refused, Waiting};
 use crate::{
     api::{
-        ABORT, ConditionType, GatewayDuration, OnFailure, RETRY, ReleasePlanStatus, Stage,
-        StoredPlan, UNDO,
+        ABORT, ConditionType, GatewayDuration, OnFailure, RETRY, RefusedContent, ReleasePlanStatus,
+        Stage, StoredPlan, UNDO,
     },
     cli::{
         meanwhile::waits,
-        status::{PlanStatus, later::passed_by, verdict::held},
+        status::{
+            PlanStatus,
+            held::{comes_again, held},
+            later::passed_by,
+        },
     },
     plan::{
         Plan, abortable, as_seen, current, failed, is_gone_from_plan, retryable, unbegun, undoable,
@@ -72,6 +76,11 @@ fn content(stored: &StoredPlan, plan: Option<&Plan>, status: &ReleasePlanStatus)
             (Stage::Stopped, Some(name)) => format!("stopped in the release of {name}"),
             (Stage::Promote | Stage::Bake, Some(name)) => format!("being released as {name}"),
         }
+    } else if let Some(again) = again(plan, status).next() {
+        let revision = &again.revision;
+        format!(
+            "about to be released again: other content of what failed in {revision} was released since"
+        )
     } else if seen {
         let stable = status.stable_revision.as_deref().unwrap_or("(none)");
         format!("judged; the stable revision is {stable}")
@@ -82,6 +91,16 @@ fn content(stored: &StoredPlan, plan: Option<&Plan>, status: &ReleasePlanStatus)
         digest: Some(digest.to_owned()),
         text,
     }
+}
+
+/// What was refused of the content that the plan has now, and is not held any more.
+fn again<'a>(
+    plan: &'a Plan,
+    status: &'a ReleasePlanStatus,
+) -> impl Iterator<Item = &'a RefusedContent> {
+    let own = |r: &&RefusedContent| r.spec.as_deref() == Some(plan.content());
+    let refused = status.refused.iter().rev().filter(own);
+    refused.filter(|r| comes_again(Some(plan), status, r))
 }
 
 fn limits(plan: &Plan) -> Vec<Limit> {
@@ -141,6 +160,7 @@ fn measures(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Measure> {
 
 fn refused(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Refused> {
     let last = held(plan, status).map(|(last, _)| last);
+    let again: Vec<&RefusedContent> = plan.iter().flat_map(|plan| again(plan, status)).collect();
     let all = status.refused.iter().rev();
     all.map(|refused| Refused {
         revision: refused.revision.clone(),
@@ -149,6 +169,8 @@ fn refused(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Refused> {
         message: refused.message.clone(),
         at: refused.at.clone(),
         current: last.is_some_and(|last| last.revision == refused.revision),
+        corrected: refused.corrected,
+        comes_again: again.contains(&refused),
     })
     .collect()
 }

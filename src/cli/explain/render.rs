@@ -188,10 +188,17 @@ impl Page {
             .max();
         let column = widest.unwrap_or_default() + 2;
         for refused in &plan.refused {
-            let current = if refused.current {
-                " This is what the plan asks for now."
+            let failed = refused.component.as_deref().unwrap_or_default();
+            let more = if refused.current {
+                " This is what the plan asks for now.".to_owned()
+            } else if refused.comes_again {
+                format!(" It comes again now, beside other content of {failed}.")
+            } else if refused.corrected {
+                format!(
+                    " Other content of {failed} was released since: what went back beside it is refused only together with it."
+                )
             } else {
-                ""
+                String::new()
             };
             let told = refused
                 .cause
@@ -207,7 +214,7 @@ impl Page {
                 }
                 None => format!("{:?}, see above", refused.cause),
             };
-            let text = format!("{told} ({} ago).{current}", span(age(&refused.at, now)));
+            let text = format!("{told} ({} ago).{more}", span(age(&refused.at, now)));
             self.row(&refused.revision, column, &text);
         }
     }

@@ -176,6 +176,56 @@ fn of_refused_content_one_is_what_the_plan_asks_for() {
     assert_eq!(marked.iter().filter(|current| **current).count(), 1);
 }
 
+/// Beside other content of what failed the rest of it is new.
+#[test]
+fn of_refused_content_it_is_told_what_came_of_it() {
+    let told = |change: &dyn Fn(&mut StoredPlan)| {
+        let explanation = explained(&fixtures::rolled_back(), |stored| change(stored));
+        shown(&explanation, 400)
+    };
+    assert!(told(&|_| {}).contains("This is what the plan asks for now."));
+    let corrected = told(&|stored| {
+        let status = stored.status.as_mut().unwrap();
+        status.refused[0].corrected = true;
+        status.refused[0].spec = None;
+        status.history.clear();
+    });
+    assert!(
+        corrected.contains("ago). Other content of web was released since: what went back beside it is refused only together with it."),
+        "{corrected}"
+    );
+    let comes = |paused: bool| {
+        told(&|stored| {
+            let before = stored.status.clone().unwrap();
+            *stored = fixtures::followed();
+            let content = as_seen(stored).unwrap().content().to_owned();
+            let status = stored.status.get_or_insert_default();
+            status.refused = before.refused;
+            status.refused[0].spec = Some(content);
+            let going = fixtures::promoting().plan.unwrap().status.unwrap();
+            (status.release, status.conditions) = (going.release, going.conditions);
+            if paused {
+                status.release = None;
+                status.refused[0].corrected = true;
+            }
+        })
+    };
+    let waits = comes(true);
+    assert!(
+        waits.contains("The content of the plan is about to be released again: other content of what failed in shop-b59eb8dcf7 was released since."),
+        "{waits}"
+    );
+    let comes = comes(false);
+    assert!(
+        comes.contains("It comes again now, beside other content of web."),
+        "{comes}"
+    );
+    assert!(
+        !comes.contains("The content of the plan is held"),
+        "{comes}"
+    );
+}
+
 #[test]
 fn a_long_name_does_not_run_into_what_is_said_of_it() {
     for length in [27, 40] {

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use self::order::{Order, Verb};
 use super::{
     CliError, Document, Exit, GOOD, Invocation, OnePlan, Output, clean, plan_name, print,
-    status::Caller, styled,
+    status::Caller, styled, wait::live::is_unseen,
 };
 use crate::api::StoredPlan;
 
@@ -184,12 +184,21 @@ async fn give(
             return Err(CliError::refused(message, hint));
         }
         match verb.order(&plan, revision, &caller) {
-            Ok(order) => break order,
-            Err(refusal) if refusal.soon && Instant::now() < end => {
+            Ok(order) => {
+                let again = order::goes_back(&plan, call.clock.now());
+                break again.filter(|_| verb == Verb::Abort).unwrap_or(order);
+            }
+            Err(refusal) => {
+                let soon = refusal.soon
+                    || verb == Verb::Abort
+                        && order::rests(&plan)
+                        && is_unseen(&plan, &session).await;
+                if !soon || Instant::now() >= end {
+                    return Err(CliError::refused(refusal.message, refusal.hint));
+                }
                 tokio::time::sleep(AGAIN).await;
                 plan = session.plan(&args.plan).await?;
             }
-            Err(refusal) => return Err(CliError::refused(refusal.message, refusal.hint)),
         }
     };
     if args.show_patch {

@@ -3,20 +3,36 @@
 //! Pure. Each order names a revision, so that one that comes late hits nothing;
 //! what may be named is asked of [`crate::plan`], as the webhook does.
 
+use std::time::Duration;
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
 use serde_json::{Value, json};
 
 use super::before::{Before, before, is_live, renamed};
 use crate::{
-    api::{ABORT, ConditionType, Phase, RETRY, Reason, ReleasePlanStatus, Stage, StoredPlan, UNDO},
+    api::{
+        ABORT, Cause, ConditionType, Phase, RETRY, Reason, RefusedContent, ReleasePlanStatus,
+        Stage, StoredPlan, UNDO,
+    },
     cli::{
         access::quoted,
-        status::{Caller, verdict::held},
+        status::{
+            Caller,
+            held::{comes_again, held},
+            pods::age,
+        },
     },
     plan::{
         Plan, abortable, as_seen, current, failed, is_gone_from_plan, is_lost, retryable, unbegun,
         undoable,
     },
 };
+
+/// For how long the operator takes an abort that is given again for the same one.
+const TWICE: Duration = Duration::from_secs(10);
 
 /// What is asked of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +174,7 @@ impl Verb {
                 let order = abort(about, status, named).map(|revision| Order::Annotation {
                     name: ABORT,
                     revision: revision.to_owned(),
-                    note: nothing_before(status),
+                    note: stays(status),
                 });
                 order.map_err(|refusal| Refusal {
                     soon: refusal.soon || begins(plan, status),
@@ -181,10 +197,35 @@ fn annotation(name: &'static str, revision: &str) -> Order {
     }
 }
 
-/// What is said of an abort that goes back to nothing.
-fn nothing_before(status: &ReleasePlanStatus) -> Option<String> {
-    let first = status.stable_revision.is_none();
-    first.then(|| "nothing was stable before, so what is live stays as it is".to_owned())
+/// What is said of an abort that goes back to nothing, or no further.
+fn stays(status: &ReleasePlanStatus) -> Option<String> {
+    let Some(stable) = &status.stable_revision else {
+        let text = "nothing was stable before, so what is live stays as it is";
+        return Some(text.to_owned());
+    };
+    let stage = status.release.as_ref().map(|release| release.stage);
+    (stage == Some(Stage::Restore))
+        .then(|| format!("this ends the rollback to {stable} where it is: what is live stays"))
+}
+
+/// What is said of an abort that was given a moment ago, and that the operator would
+/// not take again.
+pub(super) fn goes_back(plan: &StoredPlan, now: Timestamp) -> Option<Order> {
+    let status = plan.status.as_ref()?;
+    let release = status.release.as_ref()?;
+    let failure = release.failure.as_ref()?;
+    let since = Time(release.stage_since.0);
+    let again = release.stage == Stage::Restore
+        && failure.cause == Cause::Aborted
+        && age(&since, now) < TWICE;
+    let name = plan.metadata.name.as_deref().unwrap_or_default();
+    let stable = status.stable_revision.as_deref().unwrap_or_default();
+    again.then(|| {
+        Order::Nothing(format!(
+            "{name} was aborted a moment ago and goes back to {stable} already; to end that where it is, give the order again in {} s",
+            TWICE.as_secs()
+        ))
+    })
 }
 
 fn paused(name: &str, plan: &StoredPlan, wanted: bool) -> Order {
@@ -204,6 +245,19 @@ fn begins(plan: &StoredPlan, status: &ReleasePlanStatus) -> bool {
         condition.type_ == "Ready" && condition.reason == Reason::Settling.as_str()
     });
     abortable(status).is_none() && (unseen || settles)
+}
+
+/// Whether a plan is at rest, so that what is live is what was judged unless somebody
+/// changed it since. Where the operator gave in to another writer, that one's is.
+pub(super) fn rests(plan: &StoredPlan) -> bool {
+    plan.status.as_ref().is_some_and(|status| {
+        let gave_in = |c: &Condition| {
+            c.type_ == ConditionType::Ready.as_str() && c.reason == Reason::Contended.as_str()
+        };
+        status.release.is_none()
+            && status.stable_revision.is_some()
+            && !status.conditions.iter().any(gave_in)
+    })
 }
 
 fn abort<'a>(
@@ -260,10 +314,16 @@ fn retry<'a>(
     let content = content_of.as_ref().map(Plan::content);
     let stopped = current(status).or_else(|| failed(status));
     // Content that has left the plan cannot be tried again.
-    let applies = |revision: &str| {
-        let gone = content.is_some_and(|content| is_gone_from_plan(status, content, revision));
-        !gone || stopped == Some(revision)
+    let gone = |revision: &str| {
+        content.is_some_and(|content| is_gone_from_plan(status, content, revision))
     };
+    // Nor is what is on its way again anyway.
+    let comes = |revision: &str| {
+        let mut refused = status.refused.iter().filter(|r| r.revision == revision);
+        let asked = |r: &RefusedContent| content.is_some() && r.spec.as_deref() == content;
+        refused.any(|r| asked(r) && comes_again(content_of.as_ref(), status, r))
+    };
+    let applies = |revision: &str| stopped == Some(revision) || !gone(revision) && !comes(revision);
     // What holds the plan is what it asks for, and what is live needs no release.
     let holds = held(content_of.as_ref(), status).map(|(refused, _)| refused.revision.as_str());
     let holds = holds.filter(|_| stopped.is_none_or(|stopped| !known.contains(&stopped)));
@@ -272,6 +332,7 @@ fn retry<'a>(
     let mut latest = others.iter().rev().copied();
     let default = holds
         .and_then(|holds| others.iter().copied().find(|name| **name == holds))
+        .filter(|name| applies(name))
         .or_else(|| latest.find(|name| applies(name)));
     match (default, named) {
         (_, Some(named)) if known.contains(&named) => Ok(named),
@@ -283,6 +344,17 @@ fn retry<'a>(
             ),
             about.command("retry", &format!("--revision {last}")),
         ),
+        (None, None) if others.iter().any(|name| comes(name)) => {
+            let coming: Vec<&str> = others.iter().map(|n| **n).filter(|n| comes(n)).collect();
+            refusal(
+                format!(
+                    "what was refused of {name} ({}) comes again by itself, beside other content of what failed: {}",
+                    coming.join(", "),
+                    now(status)
+                ),
+                about.command("status", ""),
+            )
+        }
         (None, None) if !others.is_empty() => refusal(
             format!(
                 "what was refused of {name} is no longer what it asks for ({}): {}",

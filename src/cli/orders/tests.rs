@@ -61,6 +61,28 @@ fn an_abort_that_goes_back_to_nothing_says_so() {
     );
 }
 
+/// Two people, or one who pressed twice.
+#[test]
+fn an_abort_given_twice_ends_no_rollback_and_one_of_a_rollback_says_that_it_does() {
+    let back = |cause: &str, since: &str| {
+        let mut plan = serde_json::to_value(rolling_out()).unwrap();
+        plan["status"]["phase"] = json!("Rollback");
+        plan["status"]["release"]["stage"] = json!("Restore");
+        plan["status"]["release"]["stageSince"] = json!(since);
+        plan["status"]["release"]["failure"] = json!({"cause": cause, "message": "m", "at": since});
+        serde_json::from_value::<StoredPlan>(plan).unwrap()
+    };
+    let (new, old) = ("2026-03-01T11:59:51.000000Z", "2026-03-01T11:59:50.000000Z");
+    let again = |cause, since| order::goes_back(&back(cause, since), super::super::testing::noon());
+    expect![[r#"Some(Nothing("shop was aborted a moment ago and goes back to shop-bbbb already; to end that where it is, give the order again in 10 s"))"#]]
+        .assert_eq(&format!("{:?}", again("Aborted", new)));
+    assert_eq!(again("Aborted", old), None);
+    assert_eq!(again("ContainerRestarts", new), None);
+    let order = Verb::Abort.order(&back("Aborted", old), None, &Caller::default());
+    expect![[r#"Ok(Annotation { name: "belay.dev/abort", revision: "shop-cccc", note: Some("this ends the rollback to shop-bbbb where it is: what is live stays") })"#]]
+        .assert_eq(&format!("{order:?}"));
+}
+
 #[test]
 fn a_retry_names_what_failed_last() {
     let plan = with(rolled_back);
@@ -97,6 +119,41 @@ fn what_has_left_the_plan_is_not_tried_again_by_itself() {
         .assert_eq(&sent(Verb::Retry, &gone, None));
     expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-cccc"]
         .assert_eq(&sent(Verb::Retry, &gone, Some("shop-cccc")));
+}
+
+/// The last record tells of what came again of workloads alone: the rest of it is no
+/// longer in the plan, and is what the operator would not try either.
+#[test]
+fn a_retry_is_never_of_what_holds_the_plan_but_has_left_it() {
+    let gone = with(|plan| {
+        rolled_back(plan);
+        let mut older = plan["status"]["refused"][0].clone();
+        older["revision"] = json!("shop-older");
+        let mut gone = plan["status"]["refused"][0].clone();
+        gone["spec"] = json!("of another time");
+        plan["status"]["refused"] = json!([older, gone]);
+        plan["status"]["history"][1]["message"] = json!("it came again and was put back: x");
+    });
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-older"]
+        .assert_eq(&sent(Verb::Retry, &gone, None));
+}
+
+#[test]
+fn a_retry_is_not_of_what_is_being_released_already() {
+    let asks = crate::plan::Plan::parse(&with(|_| {}).spec).unwrap();
+    let comes = with(|plan| {
+        rolled_back(plan);
+        plan["status"]["refused"][0]["spec"] = json!(asks.content());
+        plan["status"]["phase"] = json!("RollingOut");
+        plan["status"]["targetRevision"] = json!("shop-dddd");
+        plan["status"]["release"] =
+            serde_json::to_value(rolling_out().status.unwrap().release.unwrap()).unwrap();
+    });
+    expect!["what was refused of shop (shop-cccc) comes again by itself, beside other content of what failed: it is RollingOut, and shop-bbbb is stable | belay status shop -n s"]
+        .assert_eq(&sent(Verb::Retry, &comes, None));
+    // Whoever names it has it waiting for the end.
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-cccc"]
+        .assert_eq(&sent(Verb::Retry, &comes, Some("shop-cccc")));
 }
 
 /// What is stable is live: its release is nothing to try again.

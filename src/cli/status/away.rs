@@ -20,12 +20,12 @@ use crate::{
 };
 
 /// The reason where the operator had to judge something, and did not.
-pub(super) const OVERDUE: &str = "Overdue";
+pub(in crate::cli) const OVERDUE: &str = "Overdue";
 /// The reason while the operator has not carried out an order.
 pub(super) const ORDERED: &str = "Ordered";
 
 /// Content is prepared after this time at the latest, also if it keeps changing.
-const SETTLED: SignedDuration = SignedDuration::from_secs(5);
+pub(super) const SETTLED: SignedDuration = SignedDuration::from_secs(5);
 /// What the message begins with while it is the API server that does not answer.
 const UNANSWERED: &str = "waiting for ";
 

@@ -4,18 +4,18 @@
 //! The operator's word is taken for what it judged. What it has not seen, and
 //! what came after its judgement, is told here; nothing is judged anew.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
-    away::{ORDERED, OVERDUE},
+    away::{ORDERED, OVERDUE, SETTLED},
     model::{ComponentView, DeploymentCounts, Health, PodTrouble, Verdict, Way},
-    pods::age,
+    pods::{age, restarted_at},
     said::doubts_of,
     verdict::{AWAY, EDITED, Facts, condition},
     ways::RESUME,
 };
 use crate::{
-    api::{ConditionType, Phase, Reason, Stage},
+    api::{ConditionType, Phase, Reason, ReleaseProgress, ReleaseResult, Stage},
     cli::counted,
     plan::Plan,
 };
@@ -188,7 +188,10 @@ fn fail_fast(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentVi
     }
     let new = components.iter().flat_map(|c| &c.replica_sets);
     let new = new.filter(|set| set.live).flat_map(|set| &set.trouble);
-    let new: Vec<&PodTrouble> = new.collect();
+    // Pods of a component without a change are old, and so are their restarts.
+    let begun = facts.begun(release);
+    let is_new = |pod: &&PodTrouble| pod.created.as_ref().is_none_or(|at| at.0 >= begun);
+    let new: Vec<&PodTrouble> = new.filter(is_new).collect();
     let loops = |pod: &&&PodTrouble| pod.restarts > 0 || pod.reason == "CrashLoopBackOff";
     let limit = plan.restarts();
     let times = match limit {
@@ -197,13 +200,12 @@ fn fail_fast(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentVi
     };
     let restarted = format!("as soon as a container has restarted {times}");
     let due = |pod: &&&PodTrouble| pod.restarts >= limit && pod.reason == "CrashLoopBackOff";
-    // An operator that runs ends it with the restart that makes it due; the kubelet
-    // has waited since then where there was another one.
-    let is_over = |pod: &&&PodTrouble| pod.restarts > limit || facts.is_long(pod.since.as_ref());
-    let since = new.iter().filter(due).filter(is_over);
-    if let Some(due) = since
-        .filter_map(|pod| pod.since.clone())
+    // An operator that runs ends it with the restart that makes it due.
+    let due = new.iter().filter(due);
+    let due = due.filter_map(|pod| restarted_at(pod, limit));
+    if let Some(due) = due
         .min_by_key(|at| at.0)
+        .filter(|at| facts.is_long(Some(at)))
         && let Some(ready) = condition(facts.status, ConditionType::Ready)
     {
         let message = format!(
@@ -302,6 +304,16 @@ fn incomplete(component: &ComponentView) -> String {
 }
 
 impl Facts<'_> {
+    /// From when on pods are of what is being released, or of a release in whose place
+    /// it came: it was seen within seconds.
+    fn begun(&self, release: &ReleaseProgress) -> Timestamp {
+        let records = self.status.history.iter().rev();
+        let before = records.take_while(|record| record.result == ReleaseResult::Superseded);
+        let begun = before.last().map(|record| record.started_at.0);
+        let begun = begun.map_or(release.started_at.0, |at| at.min(release.started_at.0));
+        begun.checked_sub(SETTLED).unwrap_or(begun)
+    }
+
     /// How a release ends that fails.
     pub(super) fn end(&self) -> &'static str {
         use crate::api::OnFailure;

@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 
 use super::{
+    held::held,
     model::{ComponentView, ConfigMapMode, ConfigMapView, PlanStatus},
-    verdict::{EDITED, Facts, held},
+    verdict::{EDITED, Facts},
 };
 use crate::{
     api::{RELEASE_GENERATION, Reason, ReleaseProgress, Stage, StoredPlan},

@@ -4,7 +4,7 @@
 //! Reads and shows; judges nothing. The model is a pure function of what was
 //! read and the time, and text, JSON and `--watch` are made from it alone.
 
-mod away;
+pub(super) mod away;
 mod below;
 mod caller;
 mod changes;
@@ -14,6 +14,7 @@ mod failure;
 mod feed;
 mod fetch;
 mod head;
+pub(super) mod held;
 mod kept;
 pub(super) mod later;
 mod list;

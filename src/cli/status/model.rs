@@ -320,6 +320,12 @@ pub struct PodTrouble {
     /// Its node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// When it was made.
+    #[serde(skip)]
+    pub(super) created: Option<Time>,
+    /// When the container restarted last.
+    #[serde(skip)]
+    pub(super) restarted: Option<Time>,
 }
 
 /// How a container ended.

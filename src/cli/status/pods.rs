@@ -51,6 +51,8 @@ pub(super) fn judge(pod: &PodView, now: Timestamp) -> PodHealth {
             last_exit: None,
             since: since.cloned(),
             node: pod.spec.node_name.clone(),
+            created: pod.metadata.creation_timestamp.clone(),
+            restarted: None,
         }))
     };
     if let Some(gone_by) = &pod.metadata.deletion_timestamp {
@@ -156,6 +158,8 @@ fn fault(
         }),
         since,
         node: pod.spec.node_name.clone(),
+        created: pod.metadata.creation_timestamp.clone(),
+        restarted: last.and_then(|last| last.started_at.clone()),
     };
     if let Some(waiting) = waiting {
         let reason = waiting.reason.as_deref().unwrap_or("Waiting");
@@ -187,6 +191,19 @@ fn fault(
     let at = last.and_then(|last| last.finished_at.clone());
     let recent = at.as_ref().is_none_or(|at| age(at, now) < RECENT);
     (recent || !ready).then(|| made("Restarted", "", at))
+}
+
+/// When a container that waits had restarted this often, at the latest: the kubelet
+/// waits longer from time to time, so that no restart took more than its share.
+pub(super) fn restarted_at(pod: &PodTrouble, times: i32) -> Option<Time> {
+    let last = pod.restarted.as_ref().or(pod.since.as_ref())?;
+    if pod.restarts <= times {
+        return Some(last.clone());
+    }
+    let created = pod.created.as_ref()?.0;
+    let all = last.0.duration_since(created).checked_mul(times)?;
+    let share = all.checked_div(pod.restarts)?;
+    created.checked_add(share).ok().map(Time)
 }
 
 /// Time since `then`; zero if it is still to come.

@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     api::{
-        Cause, ComponentState, ConditionType, Phase, Reason, RefusedContent, ReleasePlanStatus,
-        Stage, StoredPlan,
+        Cause, ComponentState, ConditionType, Phase, Reason, RefusedContent, ReleaseKind,
+        ReleasePlanStatus, ReleaseResult, Stage, StoredPlan,
     },
     machine::{holding, scope, stalled_since},
     plan::{Plan, as_seen},
@@ -111,19 +111,6 @@ fn holds(status: &ReleasePlanStatus, type_: ConditionType) -> Option<&Condition>
 pub(super) fn reason_of(condition: &Condition) -> Option<Reason> {
     let mut all = Reason::ALL.iter();
     all.find(|r| r.as_str() == condition.reason).copied()
-}
-
-/// The refused content that holds a plan at rest, and whether it is that of the
-/// plan itself: otherwise it is what was done to workloads that it follows. Where
-/// something moves, what was live before holds nothing.
-pub(in crate::cli) fn held<'a>(
-    plan: Option<&Plan>,
-    status: &'a ReleasePlanStatus,
-) -> Option<(&'a RefusedContent, bool)> {
-    let content = plan.map(Plan::content);
-    let refused = holding(&scope(plan, status), status, content)?;
-    let own = content.is_some() && refused.spec.as_deref() == content;
-    (own || status.release.is_none()).then_some((refused, own))
 }
 
 impl Facts<'_> {
@@ -327,6 +314,22 @@ impl Facts<'_> {
             // It says why that content is held, not who asked for what is live: the
             // message has both.
             return None;
+        }
+        // Of several undos it is the last one that says what is live.
+        let last = self.status.history.last().filter(|record| {
+            record.kind == ReleaseKind::Undo && record.result == ReleaseResult::Succeeded
+        });
+        if refused.cause == Cause::Undone
+            && let (Some(undone), Some(stable)) = (last, &self.status.stable_revision)
+        {
+            let by = undone.requested_by.as_ref();
+            let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+            return Some(CauseView {
+                cause: Cause::Undone,
+                component: None,
+                message: format!("{stable} was asked for{by} in its place"),
+                at: undone.started_at.clone(),
+            });
         }
         Some(CauseView {
             cause: refused.cause,

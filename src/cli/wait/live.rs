@@ -4,7 +4,10 @@
 //! must have judged the template that stands on a followed Deployment now, and
 //! the contents that tracked ConfigMaps have now.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    time::Duration,
+};
 
 use k8s_openapi::{
     api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp,
@@ -19,7 +22,7 @@ use super::{
 use crate::{
     api::{ComponentState, ConfigMapStatus, Reason, StoredPlan},
     cli::{
-        CliError, Kind, Target,
+        CliError, Kind, Session, Target,
         status::verdict::{last_edit, stops_exactly},
     },
     config_maps::{Contents, MAX_BYTES},
@@ -74,6 +77,28 @@ impl Rests {
             Some(Outcome::Superseded | Outcome::Ignored | Outcome::Deleted) | None => Self::Nothing,
         }
     }
+}
+
+/// Whether anything that a plan is about is not as the operator saw it when it came
+/// to rest. What cannot be read says nothing.
+pub(in crate::cli) async fn is_unseen(plan: &StoredPlan, session: &Session) -> bool {
+    let none = BTreeSet::new();
+    let mut reads = Reads::new(session, &none);
+    let mut live = Live::of(plan, &[], "");
+    live.followed = workloads(plan);
+    let templates = live.templates(plan, &mut reads, Rests::All).await;
+    if templates.is_ok_and(|unlike| !unlike.is_empty()) {
+        return true;
+    }
+    let contents = live.contents(plan, &mut reads, Rests::Contents).await;
+    contents.is_ok_and(|unlike| !unlike.is_empty())
+}
+
+/// The Deployments that a plan names.
+fn workloads(plan: &StoredPlan) -> Vec<String> {
+    let components = plan.spec["components"].as_array().into_iter().flatten();
+    let names = components.filter_map(|component| component["workload"]["name"].as_str());
+    names.map(str::to_owned).collect()
 }
 
 /// What has to be what was judged.
@@ -307,7 +332,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cli::testing::with;
+    use crate::cli::testing::{session, with};
 
     #[test]
     fn an_edit_of_a_config_map_that_the_operator_has_not_seen_is_no_result() {
@@ -419,5 +444,36 @@ mod tests {
         };
         assert_eq!(newest([a, b]), b);
         assert_eq!(newest([a, None]), None);
+    }
+
+    /// An edit that came some milliseconds ago shows in the Deployment alone.
+    #[tokio::test]
+    async fn an_edit_of_any_deployment_is_unseen_until_its_template_was_judged() {
+        let template = |image: &str| json!({"spec": {"containers": [{"image": image}]}});
+        let plan = |web: &str| {
+            with(|plan| {
+                let judged = |name: &str, image: &str| {
+                    json!({"name": name, "workload": {"kind": "Deployment", "name": name},
+                           "liveDigest": canon::digest(&template(image))})
+                };
+                plan["status"]["components"] =
+                    json!([judged("cart", "cart:2"), judged("web", web)]);
+            })
+        };
+        let server = session(|path| {
+            let template = |image: &str| json!({"spec": {"containers": [{"image": image}]}});
+            let live = |name: &str, image: &str| json!({"metadata": {"name": name}, "spec": {"template": template(image)}});
+            (path == "/apis/apps/v1/namespaces/s/deployments").then(|| {
+                json!({"kind": "DeploymentList", "apiVersion": "apps/v1", "metadata": {},
+                       "items": [live("cart", "cart:2"), live("web", "web:2")]})
+            })
+        });
+        assert!(!is_unseen(&plan("web:2"), &server).await);
+        assert!(is_unseen(&plan("web:1"), &server).await);
+        let mut surroundings = plan("web:2");
+        surroundings.status.as_mut().unwrap().components[0].live_digest = Some("old".into());
+        assert!(is_unseen(&surroundings, &server).await);
+        let nobody = session(|_| None);
+        assert!(!is_unseen(&plan("web:1"), &nobody).await);
     }
 }

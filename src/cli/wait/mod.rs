@@ -5,7 +5,7 @@
 //! what a plan's word means is decided in [`verdict`].
 
 mod follow;
-mod live;
+pub(super) mod live;
 mod orders;
 mod reads;
 mod told;
@@ -140,8 +140,12 @@ pub(super) async fn run(args: &WaitArgs, call: &mut Invocation<'_>) -> Result<Ex
         if exit == Exit::Timeout {
             let unseen = waited.unseen(&mut reads);
             // Whoever waited in vain is not to wait for the reason.
-            let unseen = tokio::time::timeout_at(end, unseen).await;
-            waited.late(args.timeout, now, &caller, &unseen.unwrap_or_default());
+            let unseen = tokio::time::timeout_at(end, unseen)
+                .await
+                .unwrap_or_default();
+            let due = waited.unjudged(&session, now, &caller);
+            let due = tokio::time::timeout_at(end, due).await.unwrap_or_default();
+            waited.late(args.timeout, now, &caller, (&unseen, due));
         }
         worst = worse(worst, exit);
         WaitResult::of(waited, exit).print(&mut call.streams, args.output, exit)?;

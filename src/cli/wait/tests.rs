@@ -389,7 +389,7 @@ fn a_timeout_tells_apart_a_slow_release_and_an_operator_that_is_away() {
             Duration::from_secs(timeout),
             noon(),
             &Caller::default(),
-            &[],
+            (&[], None),
         );
         format!("{}: {}", waited.state.reason, waited.state.message)
     };
@@ -475,7 +475,7 @@ fn a_release_that_nobody_judges_any_more_is_told_from_one_that_takes_long() {
             })
             .collect();
         let timeout = Duration::from_secs(timeout);
-        waited.late(timeout, noon(), &Caller::default(), &unseen);
+        waited.late(timeout, noon(), &Caller::default(), (&unseen, None));
         format!("{}: {}", waited.state.reason, waited.state.message)
     };
     let away = "is the operator running? belay check -n s";
@@ -509,7 +509,7 @@ fn a_verdict_on_older_contents_asks_for_the_operator_once_the_edit_is_old() {
             at: at.map(|at| at.parse().unwrap()),
         }];
         let timeout = Duration::from_secs(timeout);
-        waited.late(timeout, noon(), &Caller::default(), &[]);
+        waited.late(timeout, noon(), &Caller::default(), (&[], None));
         format!("{}: {}", waited.state.reason, waited.state.message)
     };
     let away = "is the operator running? belay check -n s";

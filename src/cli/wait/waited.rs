@@ -15,12 +15,14 @@ use super::{
     verdict::{self, Outcome, State, generation, judge, of_deployments},
 };
 use crate::{
-    api::{Reason, StoredPlan},
+    api::{Reason, Stage, StoredPlan},
     cli::{
-        CliError, Streams, Target, clean,
+        CliError, Session, Streams, Target, clean,
         find::readable,
         status::{
             Caller,
+            away::OVERDUE,
+            look,
             pods::age,
             text::span,
             verdict::{AWAY, last_edit, overdue},
@@ -223,14 +225,31 @@ impl Waited {
         unseen.unwrap_or_default()
     }
 
+    /// When a crash loop had to be judged that nobody did, as `status` tells it.
+    pub(super) async fn unjudged(
+        &self,
+        session: &Session,
+        now: Timestamp,
+        caller: &Caller,
+    ) -> Option<Time> {
+        let release = self.last.status.as_ref()?.release.as_ref()?;
+        let judged = matches!(release.stage, Stage::Promote | Stage::Bake);
+        if !judged || !self.goes_on() || self.state.open.is_some() {
+            return None;
+        }
+        let shown = look(&session.client, &self.last, now, caller).await.ok()?;
+        let verdict = shown.verdict;
+        verdict.since.filter(|_| verdict.reason == OVERDUE)
+    }
+
     /// Says at a timeout if it is the operator that did not come. `unseen` are the
-    /// ConfigMaps that it has not looked at.
+    /// ConfigMaps that it has not looked at, and `due` is when pods had to be judged.
     pub(super) fn late(
         &mut self,
         timeout: Duration,
         now: Timestamp,
         caller: &Caller,
-        unseen: &[Unlike],
+        (unseen, due): (&[Unlike], Option<Time>),
     ) {
         if let Some(open) = self.state.open.take() {
             let given = open.at.map(|at| age(&Time(at), now));
@@ -246,7 +265,7 @@ impl Waited {
             return;
         }
         if self.goes_on() {
-            if let Some(due) = overdue(&self.last, now) {
+            if let Some(due) = overdue(&self.last, now).or(due) {
                 let late = span(age(&due, now));
                 let what = format!("nobody has judged this since it was due, {late} ago");
                 return self.away(&what, caller);
@@ -337,8 +356,10 @@ pub(super) fn passes(error: &CliError) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::cli::testing::{noon, with};
+    use crate::cli::testing::{conditions, noon, session, with};
 
     /// Of the one look there is no time of this process to measure.
     #[test]
@@ -401,5 +422,75 @@ mod tests {
             let one = Waited::new(plan(), &[], "s", asked, None);
             assert_eq!(one.orders.dropped(&dropped).is_some(), told, "{asked:?}");
         }
+    }
+
+    /// The one rule of `status`, which reads the pods.
+    #[tokio::test]
+    async fn a_wait_asks_for_the_operator_in_a_crash_loop_that_nobody_judged() {
+        let server = session(|path| {
+            let owner = |kind: &str, uid: &str| json!([{"apiVersion": "v1", "kind": kind, "name": uid, "uid": uid}]);
+            let number = json!({"deployment.kubernetes.io/revision": "2"});
+            let (version, kind, item) = match path.rsplit('/').next()? {
+                "deployments" => (
+                    "apps/v1",
+                    "Deployment",
+                    json!({
+                        "metadata": {"name": "web", "uid": "d", "annotations": number},
+                        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+                    }),
+                ),
+                "replicasets" => (
+                    "apps/v1",
+                    "ReplicaSet",
+                    json!({
+                        "metadata": {"name": "web-2", "uid": "r", "annotations": number,
+                                     "ownerReferences": owner("Deployment", "d")},
+                    }),
+                ),
+                "pods" => (
+                    "v1",
+                    "Pod",
+                    json!({
+                        "metadata": {"name": "web-2-a", "creationTimestamp": "2026-03-01T11:59:00Z",
+                                     "ownerReferences": owner("ReplicaSet", "r")},
+                        "status": {"phase": "Running", "containerStatuses": [{
+                            "name": "app", "ready": false, "restartCount": 3, "image": "", "imageID": "",
+                            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                            "lastState": {"terminated": {"exitCode": 1,
+                                "startedAt": "2026-03-01T11:59:40Z",
+                                "finishedAt": "2026-03-01T11:59:41Z"}}}]},
+                    }),
+                ),
+                _ => return None,
+            };
+            Some(
+                json!({"kind": format!("{kind}List"), "apiVersion": version, "metadata": {},
+                        "items": [item]}),
+            )
+        });
+        let plan = with(|plan| {
+            let status = &mut plan["status"];
+            status["conditions"] = conditions("False", "Promoting", "1 of 2");
+            status["phase"] = json!("RollingOut");
+            status["components"] = json!([{"name": "web", "state": "Updating",
+                "workload": {"kind": "Deployment", "name": "web"}}]);
+            status["release"] = json!({
+                "number": 2, "kind": "Content", "stage": "Promote", "content": "c",
+                "startedAt": "2026-03-01T11:59:00.000000Z",
+                "stageSince": "2026-03-01T11:59:00.000000Z", "applied": ["shop-cccc"],
+            });
+        });
+        let mut one = Waited::new(plan, &[], "s", (None, false), Some(noon()));
+        let caller = Caller::default();
+        let soon = "2026-03-01T11:59:45Z".parse().unwrap();
+        assert_eq!(one.unjudged(&server, soon, &caller).await, None);
+        let nobody = session(|_| None);
+        assert_eq!(one.unjudged(&nobody, noon(), &caller).await, None);
+        let due = one.unjudged(&server, noon(), &caller).await;
+        one.late(Duration::ZERO, noon(), &caller, (&[], due));
+        assert_eq!(
+            one.state.message,
+            "nobody has judged this since it was due, 20s ago: is the operator running? belay check -n s"
+        );
     }
 }

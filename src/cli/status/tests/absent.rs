@@ -319,36 +319,51 @@ fn a_template_that_nobody_looked_at_is_told_where_a_release_failed_or_stopped() 
     }
 }
 
+/// A pod of `web` that was made and restarted at these times in the minute of now or the
+/// one before, in a release that began at 03:03:22.
+fn looping(reason: &str, created: &str, restarts: i32, restarted: &str) -> Cluster {
+    let at = |text: &str| json!(format!("2026-03-01T03:{text}Z"));
+    let mut pods = crashing();
+    let container = &mut pods["containerStatuses"][0];
+    container["restartCount"] = json!(restarts);
+    let ended = &mut container["lastState"]["terminated"];
+    (ended["startedAt"], ended["finishedAt"]) = (at(restarted), at("04:11"));
+    let mut cluster = with(promoting(), |plan| {
+        plan["status"]["release"]["startedAt"] = at("03:22.000000");
+        for condition in plan["status"]["conditions"].as_array_mut().unwrap() {
+            condition["reason"] = json!(reason);
+        }
+    });
+    let is_old = |name: &str| !name.starts_with("web-2");
+    cluster
+        .pods
+        .retain(|pod| is_old(pod.metadata.name.as_deref().unwrap_or_default()));
+    let mut cluster = cluster.pods("web", 2, 1, &pods);
+    let pod = cluster.pods.last_mut().unwrap();
+    pod.metadata.creation_timestamp = serde_json::from_value(at(created)).unwrap();
+    cluster
+}
+
 /// Pods that end a release by failFast, and nobody has ended it.
 #[test]
 fn a_crash_loop_that_nobody_judged_asks_for_the_operator() {
-    let failing = |reason: Option<&str>, restarts: i32, ended: &str| {
-        let mut pods = crashing();
-        let container = &mut pods["containerStatuses"][0];
-        container["restartCount"] = json!(restarts);
-        container["lastState"]["terminated"]["finishedAt"] = json!(ended);
-        let mut cluster = with(promoting(), |plan| {
-            if let Some(reason) = reason {
-                for condition in plan["status"]["conditions"].as_array_mut().unwrap() {
-                    condition["reason"] = json!(reason);
-                }
-            }
-        });
-        let is_old = |name: &str| !name.starts_with("web-2");
-        cluster
-            .pods
-            .retain(|pod| is_old(pod.metadata.name.as_deref().unwrap_or_default()));
-        cluster.pods("web", 2, 1, &pods).status().verdict
-    };
     // It says itself that it does not get on.
-    let fails = failing(Some("ReconcileError"), 5, "2026-03-01T03:03:40Z");
+    let fails = looping("ReconcileError", "03:20", 5, "04:00");
+    let fails = fails.status().verdict;
     assert_eq!(fails.reason, "ReconcileError");
     assert!(!fails.next.contains("failFast"), "{fails:?}");
-    let with = |restarts, ended: &str| failing(None, restarts, ended);
-    let overdue = with(5, "2026-03-01T03:03:40Z");
+    let with = |created: &str, restarts, restarted: &str| {
+        let cluster = looping("Promoting", created, restarts, restarted);
+        cluster.status().verdict
+    };
+    let overdue = with("03:20", 3, "04:01");
     assert_eq!(
         (overdue.health, overdue.reason.as_str()),
         (Health::Failed, "Overdue")
+    );
+    assert_eq!(
+        overdue.since.as_ref().unwrap().0.to_string(),
+        "2026-03-01T03:04:01Z"
     );
     assert!(
         overdue.title.contains("is the operator running?"),
@@ -360,13 +375,34 @@ fn a_crash_loop_that_nobody_judged_asks_for_the_operator() {
             .contains("as soon as a container has restarted 3 times"),
         "{overdue:?}"
     );
-    // Each further restart begins its own time anew.
-    let again = with(5, "2026-03-01T03:04:10Z");
-    assert_eq!(again.reason, "Overdue", "{again:?}");
+    // Each further restart does not begin its time anew.
+    for restarts in [4, 5, 8] {
+        let again = with("03:20", restarts, "04:11");
+        assert_eq!(again.reason, "Overdue", "{again:?}");
+    }
+    // Nor does it tell of more than the time that there was.
     for working in [
-        with(3, "2026-03-01T03:04:10Z"),
-        with(2, "2026-03-01T03:03:40Z"),
+        with("03:20", 3, "04:03"),
+        with("03:57", 4, "04:11"),
+        with("03:20", 2, "03:40"),
     ] {
         assert_eq!(working.health, Health::Working, "{working:?}");
+        assert!(working.next.contains("failFast"), "{working:?}");
     }
+}
+
+/// The operator judges none of it: it is not the release that broke it.
+#[test]
+fn a_crash_loop_from_before_a_release_asks_for_nobody() {
+    let old = looping("Promoting", "03:16", 90, "04:00");
+    let verdict = old.status().verdict;
+    assert_eq!(verdict.reason, "Promoting", "{verdict:?}");
+    assert!(!verdict.next.contains("failFast"), "{verdict:?}");
+    // What another one took the place of was judged, and still is.
+    let superseding = with(old, |plan| {
+        plan["status"]["history"] = json!([{"number": 2, "kind": "Content", "revision": "r",
+            "from": STABLE, "result": "Superseded", "startedAt": "2026-03-01T03:03:10Z",
+            "endedAt": "2026-03-01T03:03:22Z"}]);
+    });
+    assert_eq!(superseding.status().verdict.reason, "Overdue");
 }

@@ -309,6 +309,31 @@ fn an_undo_after_a_rollback_says_who_asked_for_what() {
     assert!(text.contains(&why), "{text}");
 }
 
+/// What was held by the first one still is, and names where that one went.
+#[test]
+fn of_several_undos_the_last_one_says_why() {
+    let message = "undone: shop-0 was asked for by joe in its place. shop-0 is live";
+    let cluster = with(saying(rolled_back(), "Undone", message), |plan| {
+        let status = &mut plan["status"];
+        status["stableRevision"] = json!("shop-0");
+        status["refused"][0]["cause"] = json!("Undone");
+        status["refused"][0]["message"] = json!("shop-1 was asked for by jane in its place");
+        let undo = |number: u32, from: &str, to: &str, by: &str| {
+            json!({"number": number, "kind": "Undo", "from": from, "revision": to,
+                   "requestedBy": by, "result": "Succeeded",
+                   "startedAt": "2026-03-01T03:00:00Z", "endedAt": "2026-03-01T03:00:05Z"})
+        };
+        status["history"] = json!([
+            undo(4, TARGET, "shop-1", "jane"),
+            undo(5, "shop-1", "shop-0", "joe")
+        ]);
+    });
+    let why = cluster.status().verdict.cause.unwrap().told();
+    assert_eq!(why, "shop-0 was asked for by joe in its place");
+    let text = shown(&cluster, 200);
+    assert!(!text.contains("by jane"), "{text}");
+}
+
 #[test]
 fn why_a_deleted_plan_goes_back_is_said_once() {
     let why = "the plan was deleted in mid-release";
