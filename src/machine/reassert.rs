@@ -29,8 +29,6 @@ use crate::{
 pub(super) const CAME_AGAIN: &str = "it came again and was put back";
 /// For how long content is awaited that belongs to what came again.
 const REST: SignedDuration = SignedDuration::from_secs(2);
-/// How long one apply of content may take.
-const APPLY: SignedDuration = SignedDuration::from_secs(5);
 
 /// A write that a component needs between releases.
 struct Due {
@@ -126,7 +124,7 @@ pub(super) fn run(
             ctx.wake_in(CONTENTION_WINDOW);
             continue;
         }
-        if fight && is_part(ctx, index) && !has_waited(ctx) {
+        if fight && is_refused(ctx, index) && !has_waited(ctx) {
             outcome.waits = true;
             if let (Some(component), Some(written)) = (ctx.component(index), written) {
                 component.written_at = written;
@@ -158,10 +156,8 @@ fn refused<'a>(ctx: &'a Context<'_>, index: usize) -> Option<&'a RefusedContent>
     ctx.refused_as(target, &now)
 }
 
-/// Whether what came again of a workload was refused together with other content,
-/// so that it may be a part of what somebody applies just now.
-fn is_part(ctx: &Context<'_>, index: usize) -> bool {
-    refused(ctx, index).is_some_and(|r| r.spec.is_some() || r.live.len() > 1)
+fn is_refused(ctx: &Context<'_>, index: usize) -> bool {
+    refused(ctx, index).is_some()
 }
 
 /// Enters refused content that came again where other content was released since:
@@ -222,6 +218,13 @@ fn enter(ctx: &mut Context<'_>, plan: &Plan, again: RefusedContent, changes: Vec
 
 fn came_again(ctx: &mut Context<'_>, index: usize, revision: &str, put_back: bool) {
     let at = ctx.micros();
+    let content = ctx.input.plan.map(|plan| plan.content().to_owned()).ok();
+    for refused in &mut ctx.status.refused {
+        if put_back && refused.revision == revision && refused.spec == content {
+            // What the plan says came with it, and stays where it is.
+            refused.corrected = false;
+        }
+    }
     if let Some(component) = ctx.component(index) {
         component.refused_again = Some(RefusedAgain {
             at,
@@ -234,9 +237,6 @@ fn came_again(ctx: &mut Context<'_>, index: usize, revision: &str, put_back: boo
 /// Whether the rest of an apply is awaited before what came again in mid-release
 /// is put back: it may be a correction of what failed of it.
 pub(super) fn awaits_rest(ctx: &mut Context<'_>, index: usize) -> bool {
-    if !is_part(ctx, index) {
-        return false;
-    }
     let revision = refused(ctx, index).map(|refused| refused.revision.clone());
     let Some(revision) = revision else {
         return false;
@@ -311,8 +311,6 @@ pub(super) fn contents_in_release(
 /// What came again beside the release that ends now: while it was under way, or
 /// in the apply that began it.
 pub(super) fn in_release(ctx: &mut Context<'_>) -> Vec<(String, RefusedContent)> {
-    let started = ctx.release().map(|release| release.started_at.0);
-    let since = started.and_then(|started| started.checked_sub(APPLY).ok());
     let mut all = Vec::new();
     for component in &mut ctx.status.components {
         let Some(again) = component.refused_again.take() else {
@@ -320,31 +318,12 @@ pub(super) fn in_release(ctx: &mut Context<'_>) -> Vec<(String, RefusedContent)>
         };
         let mut refused = ctx.status.refused.iter();
         let refused = refused.find(|refused| refused.revision == again.revision);
-        if let Some(refused) = refused
-            && again.put_back
-            && since.is_some_and(|since| again.at.0 >= since)
-        {
+        if let Some(refused) = refused.filter(|_| again.put_back) {
             let change = format!("{}: what was refused", component.name);
             all.push((change, refused.clone()));
         }
     }
     all
-}
-
-/// Takes along what came again in a release of which another takes the place.
-pub(super) fn take_along(ctx: &mut Context<'_>) {
-    let now = ctx.micros();
-    let Some(started) = ctx.release().map(|release| release.started_at.0) else {
-        return;
-    };
-    for component in &mut ctx.status.components {
-        if let Some(again) = &mut component.refused_again
-            && again.put_back
-            && again.at.0 >= started
-        {
-            again.at = now.clone();
-        }
-    }
 }
 
 /// Enters what came again in a release that has ended.

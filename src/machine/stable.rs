@@ -217,6 +217,14 @@ fn is_edited(ctx: &Context<'_>, plan: &Plan) -> bool {
     stable.is_some_and(|stable| stable.data.spec != plan.content())
 }
 
+/// What came again is told, whatever comes next.
+fn told(ctx: &mut Context<'_>) {
+    for component in &mut ctx.status.components {
+        component.refused_again = None;
+    }
+    report::judged(ctx);
+}
+
 /// The verdict on a plan of which nothing is new.
 pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
     // What was changed while a release was under way is judged next.
@@ -276,7 +284,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
                 " "
             },
         );
-        report::judged(ctx);
+        told(ctx);
         return report::stalled(ctx, reason, &text);
     }
     if is_edited(ctx, plan) || unseen {
@@ -284,7 +292,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         let text = "content changed while a release was under way and is looked at now";
         return report::progressing(ctx, Reason::Settling, text);
     }
-    report::judged(ctx);
+    told(ctx);
     if let Some(text) = snapshots::too_large(ctx) {
         return report::stalled(ctx, Reason::ConfigMapRefused, &text);
     }

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{
     commands, contents,
     context::{Context, View},
-    held, reassert,
+    held,
     records::record,
     report, snapshots,
 };
@@ -74,7 +74,6 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) -> bool
     commands::overtaken(ctx);
     record(ctx, ReleaseResult::Superseded, Some(text.clone()));
     ctx.tell(false, Reason::Superseded, &text);
-    reassert::take_along(ctx);
     let now = ctx.micros();
     if let Some(release) = ctx.status.release.as_mut() {
         release.number += 1;
