@@ -9,7 +9,7 @@ use super::{
     contents,
     context::{Context, View, WAITING, cut, is_at, is_complete},
     desired::Obstacle,
-    held, judge, pinned, rebuild,
+    first, held, judge, pinned, rebuild,
     records::{prune, record},
     refused::forms,
     report,
@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     api::{
-        Cause, ComponentState, Failure, Phase, RETRY, Reason, RefusedContent, ReleaseKind,
-        ReleaseResult, Stage,
+        Cause, ComponentState, Failure, Phase, Reason, RefusedContent, ReleaseKind, ReleaseResult,
+        Stage,
     },
     fields::{canon, project},
     plan::{Target, missing_containers},
@@ -38,7 +38,7 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(600);
 /// says that the way is back, a crash cannot lead forward again.
 pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
     if ctx.status.stable_revision.is_none() {
-        return fail(ctx, &failure);
+        return first::fail(ctx, failure);
     }
     ctx.discard_writes();
     let failure = Failure {
@@ -127,36 +127,6 @@ pub(super) fn revert(ctx: &mut Context<'_>) {
 /// Why a release went back, or stopped, short enough to stand before a way out.
 pub(super) fn reason(failure: &Failure) -> String {
     ways::brief(&failure.told())
-}
-
-/// Ends a release that has nothing to return to, where it is.
-fn fail(ctx: &mut Context<'_>, failure: &Failure) {
-    ctx.discard_writes();
-    record(ctx, ReleaseResult::Failed, Some(reason(failure)));
-    ctx.status.target_revision = None;
-    ctx.status.release = None;
-    stable::remember(ctx, None);
-    ctx.status.phase = Some(Phase::Failed);
-    report::judged(ctx);
-    let text = failed(ctx);
-    report::stalled(ctx, Reason::ReleaseFailed, &text);
-}
-
-/// What is said of a first release that failed.
-pub(super) fn failed(ctx: &Context<'_>) -> String {
-    let last = ctx.status.history.last();
-    let why = last.and_then(|record| record.message.as_deref());
-    let again = last.and_then(|record| record.revision.as_deref());
-    let again = again.map(|name| {
-        let again = ways::order(ctx, &[(RETRY, name)]);
-        format!(", or try the same again: {again}")
-    });
-    format!(
-        "{}. There was no healthy revision to return to, so the new templates stay as they are. {}{}",
-        ways::brief(why.unwrap_or("a release failed")),
-        ways::change(ctx),
-        again.unwrap_or_default()
-    )
 }
 
 pub(super) fn run(ctx: &mut Context<'_>) {

@@ -90,6 +90,10 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
             report::progressing(ctx, Reason::Settling, text);
         });
     }
+    if ctx.status.stable_revision.is_none() && ctx.spec_refused(plan) {
+        // There is nothing to go back to for it; what is live stays.
+        return abandon(ctx, |ctx| adopt::baseline(ctx, plan));
+    }
     undo_or_newer(ctx, plan);
     if pinned::take(ctx) {
         return settling(ctx);
