@@ -9,9 +9,11 @@ use super::{
     contents,
     context::{Context, View, WAITING, cut, is_at, is_complete},
     desired::Obstacle,
-    first, held, judge, pinned, rebuild,
+    first, held, judge, pinned,
+    reassert::CAME_AGAIN,
+    rebuild,
     records::{prune, record},
-    refused::forms,
+    refused::{came_again, forms},
     report,
     rollout::{narrow, reset},
     scope::backwards,
@@ -78,7 +80,8 @@ fn to_proven(ctx: &mut Context<'_>, failure: &Failure) {
     if matches!(
         failure.cause,
         Cause::Reverted | Cause::Aborted | Cause::PlanDeleted
-    ) {
+    ) || came_again(ctx)
+    {
         return;
     }
     let proven = ctx.status.proven_revision.clone();
@@ -119,6 +122,19 @@ pub(super) fn revert(ctx: &mut Context<'_>) {
         component: None,
         cause: Cause::Reverted,
         message: "the content is the stable one again".to_owned(),
+        at: ctx.micros(),
+    };
+    begin(ctx, failure);
+}
+
+/// Turns a release around of which nothing is left but what was refused before. It
+/// is told as that from here on.
+pub(super) fn again(ctx: &mut Context<'_>, refused: RefusedContent) {
+    ctx.status.target_revision = Some(refused.revision);
+    let failure = Failure {
+        component: refused.component,
+        cause: refused.cause,
+        message: refused.message,
         at: ctx.micros(),
     };
     begin(ctx, failure);
@@ -463,6 +479,9 @@ fn supersede(ctx: &mut Context<'_>) {
 
 /// Enters what failed among the refused contents.
 pub(super) fn refuse(ctx: &mut Context<'_>) {
+    if came_again(ctx) {
+        return;
+    }
     let at = ctx.time();
     let Some(failure) = ctx.release().and_then(|release| release.failure.clone()) else {
         return;
@@ -531,7 +550,14 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision, edited: &[String]) {
     } else {
         ReleaseResult::RolledBack
     };
-    record(ctx, result, why.clone());
+    let told = why.clone().map(|why| {
+        if came_again(ctx) {
+            format!("{CAME_AGAIN}: {why}")
+        } else {
+            why
+        }
+    });
+    record(ctx, result, told);
     if !reverted && !deleted {
         refuse(ctx);
     }
