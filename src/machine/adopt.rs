@@ -5,8 +5,7 @@ use super::{
     Action, Workload,
     context::{Context, View, is_complete},
     desired::{Obstacle, desired, missing},
-    needs::is_news,
-    pinned, report, restore, settle, snapshots, stable,
+    first, pinned, report, settle, snapshots, stable,
 };
 use crate::{
     api::{ComponentState, Phase, Reason},
@@ -49,17 +48,8 @@ pub(super) fn claim(ctx: &mut Context<'_>, plan: &Plan) {
 /// Takes what is live as the first stable revision once it is healthy, or
 /// starts the first release if it is not and the plan wants something else.
 pub(super) fn baseline(ctx: &mut Context<'_>, plan: &Plan) {
-    if ctx.status.phase == Some(Phase::Failed) {
-        let news = ctx
-            .components()
-            .any(|view| is_news(view.scope, view.observed.workload.as_ref(), &ctx.status));
-        let healthy = ctx
-            .components()
-            .all(|c| c.observed.workload.as_ref().is_some_and(is_complete));
-        if !news && !healthy {
-            let text = restore::failed(ctx);
-            return report::stalled(ctx, Reason::ReleaseFailed, &text);
-        }
+    if first::is_held(ctx, plan) {
+        return first::hold(ctx, plan);
     }
     ctx.status.phase = Some(Phase::Pending);
     if let Some(text) = snapshots::too_large(ctx) {
@@ -167,9 +157,11 @@ fn take(ctx: &mut Context<'_>, plan: &Plan) {
     if let Some(text) = too_large(&data) {
         return report::stalled(ctx, Reason::TemplateRefused, &text);
     }
+    let spec = data.spec.clone();
     if let Err(obstacle) = store(ctx, data) {
         return stable::obstructed(ctx, obstacle.reason, &obstacle.message);
     }
+    first::taken(ctx, &spec);
     ctx.status.phase = Some(Phase::Stable);
     let name = ctx.status.stable_revision.clone().unwrap_or_default();
     ctx.tell(

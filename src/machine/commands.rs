@@ -22,7 +22,7 @@ use crate::{
         ABORT, Cause, Failure, HandledCommand, Phase, RETRY, Reason, ReleaseKind, Stage, UNDO,
         WorkloadRef,
     },
-    plan::{abortable, current, failed, is_gone_from_plan, retryable, unbegun, undoable},
+    plan::{abortable, current, is_gone_from_plan, retryable, unbegun, undoable},
 };
 
 /// For how long an abort that is given again is the same one: two people, or one
@@ -467,15 +467,15 @@ fn retry(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         return Outcome::Waits(text.to_owned());
     }
     let revision = ctx.revision(Some(wanted));
-    if failed(&ctx.status) == Some(wanted) {
+    if is_gone_from_plan(&ctx.status, plan.content(), wanted) {
+        return ignored("its content is no longer what the plan asks for".to_owned());
+    }
+    if ctx.status.stable_revision.is_none() {
         if revision.is_none() {
             return ignored("its controllerrevision is gone or damaged".to_owned());
         }
         stopped::first_again(ctx, wanted, command.user.as_ref());
         return Outcome::Taken;
-    }
-    if is_gone_from_plan(&ctx.status, plan.content(), wanted) {
-        return ignored("its content is no longer what the plan asks for".to_owned());
     }
     // What was refused of followed workloads is no longer live: it is put back,
     // and the change is then seen and guarded like any other.

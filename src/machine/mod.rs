@@ -13,6 +13,7 @@ mod contents;
 mod context;
 mod deletion;
 mod desired;
+mod first;
 mod held;
 mod judge;
 mod lost;

@@ -6,12 +6,12 @@ use super::{
     context::{Context, cut},
     rebuild,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     api::{RefusedContent, ReleasePlanStatus, ReleaseRecord, ReleaseResult},
     config_maps::{Tracked, rewrite},
-    fields::{canon, diff},
+    fields::{FieldSet, canon, diff, graft, put_back},
     plan::{Plan, last_word},
     revision::{Frozen, RevisionData},
 };
@@ -146,8 +146,42 @@ const CHANGE: usize = 160;
 fn changes(ctx: &Context<'_>) -> Vec<String> {
     match (ctx.target(), ctx.stable()) {
         (Some(target), Some(stable)) => changes_of(&stable.data, &target.data),
+        (Some(target), None) => first(&target.data),
         _ => Vec::new(),
     }
+}
+
+/// What a first release changes, as far as it is known what stood in the fields
+/// that it took.
+fn first(target: &RevisionData) -> Vec<String> {
+    let mut before = target.clone();
+    for frozen in &mut before.components {
+        for found in frozen.found.iter() {
+            frozen.template = match &found.value {
+                Some(value) => {
+                    let mut template = frozen.template.clone();
+                    // What no longer has a place is no change of a value.
+                    let _ = graft(&mut template, &found.path, value.clone());
+                    template
+                }
+                None => {
+                    let mut field = FieldSet::default();
+                    field.insert(&found.path);
+                    put_back(&frozen.template, &json!({}), &field)
+                }
+            };
+        }
+    }
+    let changes = changes_of(&before, target);
+    if !changes.is_empty() {
+        return changes;
+    }
+    let owned = target.components.iter();
+    let owned = owned.filter(|frozen| frozen.partial_digest.is_some());
+    owned
+        .take(CHANGES)
+        .map(|frozen| format!("{}: first content", frozen.name))
+        .collect()
 }
 
 /// What a revision changes against another, in the words of a release's record.

@@ -68,6 +68,41 @@ pub(super) fn runs_as(one: &Value, other: &Value) -> bool {
     )
 }
 
+/// What was refused that is asked for where nothing else is new, be it by the plan
+/// or by who changed a followed workload.
+pub(super) fn asked_again<'a>(ctx: &'a Context<'_>, plan: &Plan) -> Option<&'a RefusedContent> {
+    if ctx.release().is_some_and(|release| release.undo.is_some()) {
+        return None;
+    }
+    let is_stable = ctx.stable().is_some_and(|s| s.data.spec == plan.content());
+    let spec = || {
+        let mut refused = ctx.status.refused.iter().rev();
+        refused.find(|r| r.spec.as_deref() == Some(plan.content()))
+    };
+    let by_plan = (!is_stable && ctx.spec_refused(plan)).then(spec).flatten();
+    let live = || {
+        ctx.components()
+            .filter(|view| view.scope.template.is_none())
+            .find_map(|view| {
+                let live = view.observed.workload.as_ref()?;
+                let now = contents::now(ctx, view.scope, live);
+                let target = &view.scope.target;
+                ctx.live_refused(target, &now)
+                    .then(|| ctx.refused_as(target, &now))
+                    .flatten()
+            })
+    };
+    by_plan
+        .or_else(live)
+        .filter(|refused| refused.cause != Cause::Undone)
+}
+
+/// Whether what goes back was refused before this release.
+pub(super) fn came_again(ctx: &Context<'_>) -> bool {
+    let target = ctx.status.target_revision.as_ref();
+    target.is_some_and(|name| ctx.release().is_some_and(|r| !r.applied.contains(name)))
+}
+
 fn holds(refused: &RefusedContent, target: &Target, digests: &[String]) -> bool {
     let workload = target.to_ref();
     let is = |live: &RefusedTemplate| live.workload == workload && digests.contains(&live.digest);

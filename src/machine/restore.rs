@@ -9,9 +9,11 @@ use super::{
     contents,
     context::{Context, View, WAITING, cut, is_at, is_complete},
     desired::Obstacle,
-    held, judge, pinned, rebuild,
+    first, held, judge, pinned,
+    reassert::CAME_AGAIN,
+    rebuild,
     records::{prune, record},
-    refused::forms,
+    refused::{came_again, forms},
     report,
     rollout::{narrow, reset},
     scope::backwards,
@@ -21,8 +23,8 @@ use super::{
 };
 use crate::{
     api::{
-        Cause, ComponentState, Failure, Phase, RETRY, Reason, RefusedContent, ReleaseKind,
-        ReleaseResult, Stage,
+        Cause, ComponentState, Failure, Phase, Reason, RefusedContent, ReleaseKind, ReleaseResult,
+        Stage,
     },
     fields::{canon, project},
     plan::{Target, missing_containers},
@@ -38,7 +40,7 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(600);
 /// says that the way is back, a crash cannot lead forward again.
 pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
     if ctx.status.stable_revision.is_none() {
-        return fail(ctx, &failure);
+        return first::fail(ctx, failure);
     }
     ctx.discard_writes();
     let failure = Failure {
@@ -78,7 +80,8 @@ fn to_proven(ctx: &mut Context<'_>, failure: &Failure) {
     if matches!(
         failure.cause,
         Cause::Reverted | Cause::Aborted | Cause::PlanDeleted
-    ) {
+    ) || came_again(ctx)
+    {
         return;
     }
     let proven = ctx.status.proven_revision.clone();
@@ -124,39 +127,22 @@ pub(super) fn revert(ctx: &mut Context<'_>) {
     begin(ctx, failure);
 }
 
+/// Turns a release around of which nothing is left but what was refused before. It
+/// is told as that from here on.
+pub(super) fn again(ctx: &mut Context<'_>, refused: RefusedContent) {
+    ctx.status.target_revision = Some(refused.revision);
+    let failure = Failure {
+        component: refused.component,
+        cause: refused.cause,
+        message: refused.message,
+        at: ctx.micros(),
+    };
+    begin(ctx, failure);
+}
+
 /// Why a release went back, or stopped, short enough to stand before a way out.
 pub(super) fn reason(failure: &Failure) -> String {
     ways::brief(&failure.told())
-}
-
-/// Ends a release that has nothing to return to, where it is.
-fn fail(ctx: &mut Context<'_>, failure: &Failure) {
-    ctx.discard_writes();
-    record(ctx, ReleaseResult::Failed, Some(reason(failure)));
-    ctx.status.target_revision = None;
-    ctx.status.release = None;
-    stable::remember(ctx, None);
-    ctx.status.phase = Some(Phase::Failed);
-    report::judged(ctx);
-    let text = failed(ctx);
-    report::stalled(ctx, Reason::ReleaseFailed, &text);
-}
-
-/// What is said of a first release that failed.
-pub(super) fn failed(ctx: &Context<'_>) -> String {
-    let last = ctx.status.history.last();
-    let why = last.and_then(|record| record.message.as_deref());
-    let again = last.and_then(|record| record.revision.as_deref());
-    let again = again.map(|name| {
-        let again = ways::order(ctx, &[(RETRY, name)]);
-        format!(", or try the same again: {again}")
-    });
-    format!(
-        "{}. There was no healthy revision to return to, so the new templates stay as they are. {}{}",
-        ways::brief(why.unwrap_or("a release failed")),
-        ways::change(ctx),
-        again.unwrap_or_default()
-    )
 }
 
 pub(super) fn run(ctx: &mut Context<'_>) {
@@ -493,6 +479,9 @@ fn supersede(ctx: &mut Context<'_>) {
 
 /// Enters what failed among the refused contents.
 pub(super) fn refuse(ctx: &mut Context<'_>) {
+    if came_again(ctx) {
+        return;
+    }
     let at = ctx.time();
     let Some(failure) = ctx.release().and_then(|release| release.failure.clone()) else {
         return;
@@ -562,7 +551,14 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision, edited: &[String]) {
     } else {
         ReleaseResult::RolledBack
     };
-    record(ctx, result, why.clone());
+    let told = why.clone().map(|why| {
+        if came_again(ctx) {
+            format!("{CAME_AGAIN}: {why}")
+        } else {
+            why
+        }
+    });
+    record(ctx, result, told);
     if !reverted && !deleted {
         refuse(ctx);
     }

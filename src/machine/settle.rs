@@ -8,7 +8,7 @@ use super::{
     commands::{self, OVERTAKEN},
     context::{Context, conflict},
     desired::{Change, Desired, desired},
-    held, pinned, report, restore, rollout, snapshots, stable, stopped, ways,
+    held, pinned, refused, report, restore, rollout, snapshots, stable, stopped, ways,
 };
 use crate::{
     api::{
@@ -90,6 +90,10 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
             report::progressing(ctx, Reason::Settling, text);
         });
     }
+    if ctx.status.stable_revision.is_none() && ctx.spec_refused(plan) {
+        // There is nothing to go back to for it; what is live stays.
+        return abandon(ctx, |ctx| adopt::baseline(ctx, plan));
+    }
     undo_or_newer(ctx, plan);
     if pinned::take(ctx) {
         return settling(ctx);
@@ -130,7 +134,10 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     };
     if !desired.changed() {
         if touched && ctx.status.stable_revision.is_some() {
-            return restore::revert(ctx);
+            return match refused::asked_again(ctx, plan).cloned() {
+                Some(refused) => restore::again(ctx, refused),
+                None => restore::revert(ctx),
+            };
         }
         return abandon(ctx, |ctx| match ctx.status.phase {
             Some(Phase::Stable) => stable::rest(ctx, plan),

@@ -9,7 +9,7 @@ use super::{
     Action, Scope, Workload, adopt, contents,
     context::{Context, View, is_complete},
     desired::{Desired, desired},
-    lost,
+    first, lost,
     needs::is_news,
     pinned,
     reassert::{self, CAME_AGAIN},
@@ -265,7 +265,12 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
             (format!("{}. ", refused.message), Reason::RolledBack)
         } else {
             let why = ways::brief(&refused.told());
-            (format!("rolled back: {why}. "), Reason::RolledBack)
+            let what = if first::was(ctx, &refused) {
+                "the first release failed"
+            } else {
+                "rolled back"
+            };
+            (format!("{what}: {why}. "), Reason::RolledBack)
         };
         let again = &refused.revision;
         let caveats = snapshots::caveats(ctx) + &lost::caveat(ctx, plan);

@@ -245,6 +245,10 @@ pub(super) fn again(ctx: &mut Context<'_>, user: Option<&String>) {
         release.stage_since = now;
         release.failure = None;
         release.retried = true;
+        // It may be what was refused before and only came again.
+        let new = target.iter().filter(|name| !release.applied.contains(name));
+        let new: Vec<String> = new.cloned().collect();
+        release.applied.extend(new);
         // Followed workloads may have gone back since: they get its templates,
         // as in an undo.
         release.undo.clone_from(&target);

@@ -132,7 +132,8 @@ pub fn rests_on_revision(status: Option<&ReleasePlanStatus>, order: &str, revisi
         RETRY => {
             let mut refused = status.refused.iter();
             let put_back = refused.any(|r| r.revision == revision && !r.live.is_empty());
-            put_back || failed(status) == Some(revision)
+            // Nothing is made anew where nothing was ever stable.
+            put_back || status.stable_revision.is_none()
         }
         _ => false,
     }

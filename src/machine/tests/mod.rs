@@ -18,6 +18,7 @@ mod contents;
 mod deletion;
 mod emptied;
 mod failure;
+mod first;
 mod frozen;
 mod large;
 mod lost;

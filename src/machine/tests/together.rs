@@ -342,3 +342,33 @@ fn what_was_aborted_together_comes_again_beside_other_content_of_a_part() {
     assert_eq!((sim.image("cart"), sim.image("web")), ("cart:3", "web:2"));
     assert!(sim.ready(), "{:#?}", sim.status);
 }
+
+#[test]
+fn a_correction_that_goes_away_in_mid_release_is_told_as_the_refusal_that_it_leaves() {
+    let spec = json!({"components": [followed("api"), followed("web")], "progressDeadline": "60s"});
+    let mut sim = Sim::new(spec, &[("api", "api:1"), ("web", "web:1")]);
+    sim.checked = true;
+    sim.run(60);
+    sim.deployment("api").set_image("api:2");
+    sim.deployment("web").set_image("web:2-unready");
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.run_until("the end", |sim| sim.phase() == Phase::Stable);
+    sim.run(5);
+    let refused = sim.status.refused.clone();
+    sim.deployment("api").set_image("api:2");
+    sim.deployment("web").set_image("web:3-slow");
+    sim.run_until("the correction", |sim| sim.phase() == Phase::RollingOut);
+    sim.run(4);
+    sim.deployment("web").set_image("web:1");
+    sim.run_until("the end", |sim| sim.phase() == Phase::Stable);
+    sim.run(30);
+    assert_eq!((sim.image("api"), sim.image("web")), ("api:1", "web:1"));
+    let record = sim.status.history.last().unwrap();
+    assert_eq!(record.result, ReleaseResult::RolledBack, "{record:#?}");
+    assert_eq!(record.revision.as_ref(), Some(&refused[0].revision));
+    let (ready, reason, text) = sim.condition(crate::api::ConditionType::Ready);
+    assert_eq!((ready, reason), (false, "RolledBack"));
+    assert!(text.contains(&refused[0].revision), "{text}");
+    assert_eq!(sim.told(Reason::Reverted), 0);
+    assert_eq!(sim.status.refused, refused);
+}
