@@ -55,6 +55,7 @@ fn refuse(ctx: &mut Context<'_>, failure: Failure) {
         cause: failure.cause,
         component: failure.component,
         corrected: false,
+        held: false,
         message: super::context::cut(&failure.message),
         at,
     });
