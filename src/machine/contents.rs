@@ -96,8 +96,17 @@ pub(super) fn plain(template: &Value) -> Value {
 
 /// A template with the annotation of another, or without one if that has none.
 pub(super) fn stamped_as(template: &Value, other: &Value) -> Value {
+    with(template, stamp(other))
+}
+
+/// A template with the annotation for contents that no revision has.
+pub(super) fn stamped(template: &Value, tracked: &[Tracked]) -> Value {
+    with(template, digest(tracked).as_deref())
+}
+
+fn with(template: &Value, stamp: Option<&str>) -> Value {
     let mut stamped = plain(template);
-    if let Some(stamp) = stamp(other) {
+    if let Some(stamp) = stamp {
         // Nothing can be in the way of it in a template that is stored.
         let _ = graft(&mut stamped, &path(), json!(stamp));
     }
@@ -125,13 +134,7 @@ pub(super) fn now(ctx: &Context<'_>, scope: &Scope, workload: &Workload) -> Valu
         return live.clone();
     }
     let digest = digest(&scope.tracked);
-    let wanted = same.first().copied().unwrap_or(digest.as_deref());
-    let mut template = plain(live);
-    if let Some(wanted) = wanted {
-        // Nothing can be in the way of it in a template that is stored.
-        let _ = graft(&mut template, &path(), json!(wanted));
-    }
-    template
+    with(live, same.first().copied().unwrap_or(digest.as_deref()))
 }
 
 /// What the revisions of this pass say of a followed workload, the stable one

@@ -12,21 +12,59 @@ use super::{
 };
 use crate::{
     api::{Cause, RefusedContent, RefusedTemplate},
+    config_maps::Tracked,
     fields::canon,
     plan::{Plan, Target},
     revision::Frozen,
 };
 
+/// Most ConfigMaps of which each is told apart: what came of more is known as a
+/// whole only, since every part would be a form of its own.
+const MAPS: usize = 3;
+
+/// The contents of which some are those of one template and the rest those of
+/// another.
+fn mixed(frozen: &Frozen, stable: &Frozen) -> Vec<Vec<Tracked>> {
+    let before = |now: &Tracked| {
+        let mut before = stable.config_maps.iter();
+        let before = before.find(|before| before.name == now.name);
+        before.filter(|before| before.digest != now.digest).cloned()
+    };
+    let all = frozen.config_maps.iter().enumerate();
+    let moved: Vec<(usize, Tracked)> = all.filter_map(|(i, now)| Some((i, before(now)?))).collect();
+    if moved.len() > MAPS {
+        return Vec::new();
+    }
+    // Neither none nor all of them.
+    let some = 1..(1_usize << moved.len()).saturating_sub(1);
+    let mix = |some: usize| {
+        let mut maps = frozen.config_maps.clone();
+        for (bit, (index, before)) in moved.iter().enumerate() {
+            if some & (1 << bit) != 0
+                && let Some(map) = maps.get_mut(*index)
+            {
+                map.clone_from(before);
+            }
+        }
+        maps
+    };
+    some.map(mix).collect()
+}
+
 /// The forms in which the template of a workload may come again: with the
-/// contents of its ConfigMaps, either of the two beside what is stable of the
-/// other, and all of it without a restart by hand.
+/// contents of its ConfigMaps, any part of the two beside what is stable of the
+/// rest, and all of it without a restart by hand.
 pub(super) fn forms(frozen: &Frozen, stable: Option<&Frozen>) -> Vec<RefusedTemplate> {
-    let stable = stable.map(|stable| &stable.template);
     let mut forms = vec![frozen.template.clone()];
     if let Some(stable) = stable.filter(|_| frozen.partial_digest.is_none()) {
-        forms.push(contents::stamped_as(&frozen.template, stable));
-        forms.push(contents::stamped_as(stable, &frozen.template));
+        forms.push(contents::stamped_as(&frozen.template, &stable.template));
+        forms.push(contents::stamped_as(&stable.template, &frozen.template));
+        for maps in mixed(frozen, stable) {
+            forms.push(contents::stamped(&frozen.template, &maps));
+            forms.push(contents::stamped(&stable.template, &maps));
+        }
     }
+    let stable = stable.map(|stable| &stable.template);
     let before = stable.map(contents::unrestarted);
     let plain: Vec<Value> = forms.iter().map(contents::unrestarted).collect();
     // A restart that failed is no word on the same pods without it.

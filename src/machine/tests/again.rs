@@ -100,6 +100,42 @@ fn a_refused_pair_that_comes_one_after_the_other_is_put_back_whole() {
     }
 }
 
+/// Two ConfigMaps, each of which may come alone.
+#[test]
+fn a_part_of_the_contents_that_were_refused_is_refused_as_well() {
+    let mut web = reading("web", MAP);
+    web["configMaps"] = json!([MAP, "limits"]);
+    let components = [component("cart", "cart:1"), web];
+    let mut start = Sim::new(plan(&components), &[("cart", "cart:1"), ("web", "web:1")]);
+    start.checked = true;
+    start.configure(MAP, "blue");
+    start.configure("limits", "low");
+    start.run(60);
+    let parts: [fn(&mut Sim); 3] = [
+        |sim| sim.configure(MAP, "green"),
+        |sim| sim.configure("limits", "high"),
+        |sim| sim.deployment("web").set_image(BAD),
+    ];
+    for part in parts {
+        part(&mut start);
+    }
+    start.run_to_the_end();
+    start.run(5);
+    for some in 1..8 {
+        let mut sim = start.clone();
+        let releases = sim.status.history.len();
+        for (bit, part) in parts.iter().enumerate() {
+            if some & (1 << bit) != 0 {
+                part(&mut sim);
+                sim.run(1);
+            }
+        }
+        sim.run(20);
+        put_back(&sim, releases);
+        assert_eq!(sim.config_maps["limits"], "low", "{some}");
+    }
+}
+
 /// The operator ends between the two writes that put it back.
 #[test]
 fn a_refused_pair_is_put_back_whole_whenever_the_operator_ends() {

@@ -293,3 +293,22 @@ fn a_release_that_fails_ends_no_undo() {
     sim.run(5);
     assert_eq!(images(&sim), ("cart:1", "web:4"));
 }
+
+/// The template comes first, which is new beside what was released since.
+#[test]
+fn a_refused_pair_that_comes_in_two_steps_after_its_correction_goes_back_whole() {
+    for wait in [0, 1, 4] {
+        let mut sim = corrected();
+        sim.configure(MAP, "3");
+        sim.deployment("web").set_image("web:3");
+        sim.run_to_the_end();
+        sim.run(5);
+        assert_eq!((sim.image("web"), &*sim.config_maps[MAP]), ("web:3", "3"));
+        sim.deployment("web").set_image(BAD);
+        sim.run(wait);
+        sim.configure(MAP, "2");
+        sim.run(200);
+        assert_eq!((sim.image("web"), &*sim.config_maps[MAP]), ("web:3", "3"));
+        assert_eq!((sim.reason(), sim.stalled()), ("RolledBack", true));
+    }
+}
