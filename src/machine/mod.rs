@@ -7,6 +7,7 @@
 //! stands in the status or in revisions.
 
 mod adopt;
+mod again;
 mod back;
 mod commands;
 mod contents;

@@ -4,31 +4,23 @@
 //! Decides which writes that takes, and gives up where they are undone again and
 //! again. What is new content is not decided here.
 
-use std::time::Duration;
-
-use k8s_openapi::jiff::SignedDuration;
-
 use super::{
-    Action, Workload, contents,
-    context::{Context, View, current_name, is_at},
+    Action, Workload,
+    again::{REST, is_refused, refuse_again},
+    contents,
+    context::{Context, View, is_at},
     desired::{Change, Desired, Obstacle},
-    records::{changes_of, prune},
     rivals, snapshots,
-    stable::{CONTENTION_WINDOW, REASSERTIONS, holding, may_write, own, strays, write},
+    stable::{CONTENTION_WINDOW, REASSERTIONS, may_write, own, strays, write},
     types::DryRun,
     ways,
 };
 use crate::{
-    api::{Reason, RefusedAgain, RefusedContent, ReleaseKind, ReleaseRecord, ReleaseResult},
+    api::Reason,
     fields::{FieldSet, canon, put_back},
     plan::Plan,
     revision::{Frozen, Revision},
 };
-
-/// Begins what is recorded of refused content that came again.
-pub(super) const CAME_AGAIN: &str = "it came again and was put back";
-/// For how long content is awaited that belongs to what came again.
-const REST: SignedDuration = SignedDuration::from_secs(2);
 
 /// A write that a component needs between releases.
 struct Due {
@@ -144,196 +136,6 @@ pub(super) fn run(
         }
     }
     outcome
-}
-
-/// What was refused that a workload has again.
-fn refused<'a>(ctx: &'a Context<'_>, index: usize) -> Option<&'a RefusedContent> {
-    let mut components = ctx.components();
-    let view = components.find(|view| view.index == index)?;
-    let live = view.observed.workload.as_ref()?;
-    let now = contents::now(ctx, view.scope, live);
-    let target = &view.scope.target;
-    ctx.refused_as(target, &now)
-}
-
-fn is_refused(ctx: &Context<'_>, index: usize) -> bool {
-    refused(ctx, index).is_some()
-}
-
-/// Enters refused content that came again where other content was released since:
-/// whoever set it would take the verdict on that for one on this.
-fn refuse_again(ctx: &mut Context<'_>, plan: &Plan, index: usize, stable: &Revision) {
-    let Some(again) = refused(ctx, index).cloned() else {
-        return;
-    };
-    came_again(ctx, index, &again.revision, true);
-    let mut came = stable.data.clone();
-    for view in ctx.components().filter(|view| view.index == index) {
-        let reference = view.scope.target.to_ref();
-        let mut components = came.components.iter_mut();
-        let frozen = components.find(|frozen| frozen.workload == reference);
-        if let (Some(frozen), Some(live)) = (frozen, &view.observed.workload) {
-            frozen.template.clone_from(&live.template);
-            frozen.config_maps.clone_from(&view.scope.tracked);
-        }
-    }
-    let changes = changes_of(&stable.data, &came);
-    enter(ctx, plan, again, changes);
-}
-
-fn enter(ctx: &mut Context<'_>, plan: &Plan, again: RefusedContent, changes: Vec<String>) {
-    if holding(&ctx.scope, &ctx.status, None).is_some() {
-        return;
-    }
-    let mut last = ctx.status.history.iter().rev();
-    let came = |record: &&ReleaseRecord| {
-        let message = record.message.as_deref();
-        message.is_some_and(|message| message.starts_with(CAME_AGAIN))
-    };
-    let known = |record: &ReleaseRecord| record.revision.as_ref() == Some(&again.revision);
-    let last_try = last.clone().find(|record| !came(record));
-    let last_try = last_try.filter(|record| record.result == ReleaseResult::RolledBack);
-    if last.by_ref().take_while(came).any(known) || last_try.is_some_and(known) {
-        // Told already, however often it comes.
-        return;
-    }
-    let at = ctx.time();
-    let why = ways::brief(&again.told());
-    let last = ctx.status.history.last().map_or(0, |record| record.number);
-    ctx.status.history.push(ReleaseRecord {
-        number: last + 1,
-        kind: ReleaseKind::Content,
-        revision: Some(again.revision),
-        from: ctx.status.stable_revision.clone(),
-        requested_by: None,
-        changes,
-        unproven: false,
-        started_at: at.clone(),
-        ended_at: at,
-        result: ReleaseResult::RolledBack,
-        message: Some(format!("{CAME_AGAIN}: {why}")),
-    });
-    prune(ctx, plan.history_limit());
-}
-
-fn came_again(ctx: &mut Context<'_>, index: usize, revision: &str, put_back: bool) {
-    let at = ctx.micros();
-    let content = ctx.input.plan.map(|plan| plan.content().to_owned()).ok();
-    for refused in &mut ctx.status.refused {
-        if put_back && refused.revision == revision && refused.spec == content {
-            // What the plan says came with it, and stays where it is.
-            refused.corrected = false;
-        }
-    }
-    if let Some(component) = ctx.component(index) {
-        component.refused_again = Some(RefusedAgain {
-            at,
-            revision: revision.to_owned(),
-            put_back,
-        });
-    }
-}
-
-/// Whether the rest of an apply is awaited before what came again in mid-release
-/// is put back: it may be a correction of what failed of it.
-pub(super) fn awaits_rest(ctx: &mut Context<'_>, index: usize) -> bool {
-    let revision = refused(ctx, index).map(|refused| refused.revision.clone());
-    let Some(revision) = revision else {
-        return false;
-    };
-    let seen = ctx.component(index).and_then(|c| c.refused_again.clone());
-    let seen = seen.filter(|seen| seen.revision == revision);
-    let Some(seen) = seen else {
-        came_again(ctx, index, &revision, false);
-        ctx.wake_in(Duration::from_secs(1));
-        return true;
-    };
-    let left = REST - ctx.now().duration_since(seen.at.0);
-    if seen.put_back || !left.is_positive() {
-        return false;
-    }
-    ctx.wake_in(Duration::try_from(left).unwrap_or_default());
-    true
-}
-
-/// Tells of refused content that came in mid-release, which the release puts back.
-pub(super) fn tell_in_release(ctx: &mut Context<'_>, view: View<'_>, live: &Workload) {
-    let now = contents::now(ctx, view.scope, live);
-    let target = &view.scope.target;
-    let Some(again) = ctx.refused_as(target, &now) else {
-        return;
-    };
-    let text = format!(
-        "{} gave {target} what was refused as {}; the release that is under way puts it back",
-        rivals::writer(live),
-        again.revision
-    );
-    let revision = again.revision.clone();
-    ctx.tell(true, Reason::Reasserted, &text);
-    came_again(ctx, view.index, &revision, true);
-}
-
-/// Puts refused contents back that came in mid-release where the template stayed.
-/// Says who is in the way if they keep coming.
-pub(super) fn contents_in_release(
-    ctx: &mut Context<'_>,
-    view: View<'_>,
-    live: &Workload,
-    frozen: &Frozen,
-) -> Result<(), Obstacle> {
-    let now = contents::now(ctx, view.scope, live);
-    let target = &view.scope.target;
-    let is_refused = view.scope.template.is_none() && ctx.live_refused(target, &now);
-    let undo = ctx.release().is_some_and(|release| release.undo.is_some());
-    if undo || !is_refused || awaits_rest(ctx, view.index) {
-        return Ok(());
-    }
-    let writes = contents::force(ctx, frozen)?;
-    if writes.is_empty() {
-        return Ok(());
-    }
-    let revision = current_name(ctx);
-    let (who, _) = contents::refilled(ctx, view.index, &revision);
-    if !may_write(ctx, view.index, 1 + REASSERTIONS) {
-        return Err(Obstacle {
-            reason: Reason::Contended,
-            message: who,
-        });
-    }
-    snapshots::store(ctx, &frozen.reads())?;
-    tell_in_release(ctx, view, live);
-    for write in writes {
-        ctx.act_once(write);
-    }
-    Ok(())
-}
-
-/// What came again beside the release that ends now: while it was under way, or
-/// in the apply that began it.
-pub(super) fn in_release(ctx: &mut Context<'_>) -> Vec<(String, RefusedContent)> {
-    let mut all = Vec::new();
-    for component in &mut ctx.status.components {
-        let Some(again) = component.refused_again.take() else {
-            continue;
-        };
-        let mut refused = ctx.status.refused.iter();
-        let refused = refused.find(|refused| refused.revision == again.revision);
-        if let Some(refused) = refused.filter(|_| again.put_back) {
-            let change = format!("{}: what was refused", component.name);
-            all.push((change, refused.clone()));
-        }
-    }
-    all
-}
-
-/// Enters what came again in a release that has ended.
-pub(super) fn after(ctx: &mut Context<'_>, plan: &Plan, again: Vec<(String, RefusedContent)>) {
-    for (change, again) in again {
-        let mut refused = ctx.status.refused.iter();
-        if refused.any(|refused| refused.revision == again.revision) {
-            enter(ctx, plan, again, vec![change]);
-        }
-    }
 }
 
 /// Whether it was waited for the rest of what somebody applies, or another reason

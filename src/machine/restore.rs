@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use super::{
     Action, adopt,
+    again::CAME_AGAIN,
     back::{back, is_newer, surroundings, touched},
     contents,
     context::{Context, View, WAITING, cut, is_at, is_complete},
     desired::Obstacle,
-    first, held, judge, pinned,
-    reassert::CAME_AGAIN,
-    rebuild,
+    first, held, judge, pinned, rebuild,
     records::{prune, record},
     refused::{came_again, forms},
     report,

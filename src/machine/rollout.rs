@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use super::{
-    Action, Workload, adopt, contents,
+    Action, Workload, adopt, again, contents,
     context::{Context, View, is_at, is_complete},
-    held, judge, reassert,
+    held, judge,
     records::{prune, record},
     report, restore, rivals, snapshots,
     stable::{self, may_write, numbers},
@@ -232,7 +232,7 @@ fn walk(
                 continue;
             }
         }
-        if let Err(obstacle) = reassert::contents_in_release(ctx, view, workload, frozen) {
+        if let Err(obstacle) = again::contents_in_release(ctx, view, workload, frozen) {
             pass.held.get_or_insert((obstacle.reason, obstacle.message));
         }
         // Pods of a component without a change are old, and so are their
@@ -374,7 +374,7 @@ fn promote(
     }
     let undo = ctx.release().is_some_and(|release| release.undo.is_some());
     let again = is_refused_again(ctx, view, workload, undo);
-    if (!ready && !again) || (again && reassert::awaits_rest(ctx, view.index)) {
+    if (!ready && !again) || (again && again::awaits_rest(ctx, view.index)) {
         return false;
     }
     // Between the dry run and now somebody may have removed a container: the
@@ -432,7 +432,7 @@ fn promote(
         component.state = Some(ComponentState::Updating);
     }
     if again {
-        reassert::tell_in_release(ctx, view, workload);
+        again::tell_in_release(ctx, view, workload);
     }
     for write in contents {
         ctx.act_once(write);
@@ -482,7 +482,7 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     for action in narrowed {
         ctx.act(action);
     }
-    let again = reassert::in_release(ctx);
+    let again = again::in_release(ctx);
     record(ctx, ReleaseResult::Succeeded, None);
     unproven(ctx, target);
     if ctx
@@ -507,7 +507,7 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     stable::remember(ctx, Some(target));
     let text = format!("{} is released and healthy", target.name);
     ctx.tell(false, Reason::Released, &text);
-    reassert::after(ctx, plan, again);
+    again::after(ctx, plan, again);
     stable::rest(ctx, plan);
 }
 

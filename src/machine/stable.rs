@@ -6,14 +6,14 @@ use std::{collections::BTreeSet, time::Duration};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    Action, Scope, Workload, adopt, contents,
+    Action, Scope, Workload, adopt,
+    again::CAME_AGAIN,
+    contents,
     context::{Context, View, is_complete},
     desired::{Desired, desired},
     first, lost,
     needs::is_news,
-    pinned,
-    reassert::{self, CAME_AGAIN},
-    report, settle, snapshots,
+    pinned, reassert, report, settle, snapshots,
     types::TemplateWrite,
     ways,
 };
