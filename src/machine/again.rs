@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     api::{Reason, RefusedAgain, RefusedContent, ReleaseKind, ReleaseRecord, ReleaseResult},
+    fields::canon,
     plan::Plan,
     revision::{Frozen, Revision},
 };
@@ -196,13 +197,28 @@ pub(super) fn contents_in_release(
 }
 
 /// What came again beside the release that ends now: while it was under way, or
-/// in the apply that began it.
-pub(super) fn in_release(ctx: &mut Context<'_>) -> Vec<(String, RefusedContent)> {
+/// in the apply that began it. A workload that has new content by this release was
+/// given that since.
+pub(super) fn in_release(
+    ctx: &mut Context<'_>,
+    target: &Revision,
+) -> Vec<(String, RefusedContent)> {
+    let started = ctx.release().map(|release| release.started_at.0);
+    let stable = ctx.stable();
     let mut all = Vec::new();
     for component in &mut ctx.status.components {
         let Some(again) = component.refused_again.take() else {
             continue;
         };
+        let of = |revision: &Revision| {
+            let mut frozen = revision.data.components.iter();
+            let frozen = frozen.find(|frozen| frozen.workload == component.workload)?;
+            Some(canon::digest(&frozen.template))
+        };
+        let is_new = stable.and_then(of) != of(target);
+        if is_new && started.is_some_and(|started| again.at.0 < started) {
+            continue;
+        }
         let mut refused = ctx.status.refused.iter();
         let refused = refused.find(|refused| refused.revision == again.revision);
         if let Some(refused) = refused.filter(|_| again.put_back) {

@@ -4,6 +4,8 @@
 //! Decides what is said of them and what becomes of the content. What may be
 //! returned to from then on is decided in [`super::adopt`].
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
 use super::{
     contents,
     context::{Context, View, is_complete},
@@ -12,10 +14,30 @@ use super::{
     report, restore, stable, ways,
 };
 use crate::{
-    api::{Failure, Phase, RETRY, Reason, RefusedContent, ReleaseKind, ReleaseResult},
+    api::{
+        ConditionType, Failure, Phase, RETRY, Reason, RefusedContent, ReleaseKind,
+        ReleasePlanStatus, ReleaseResult,
+    },
     fields::canon,
     plan::Plan,
 };
+
+/// Stands in the message of one that failed where somebody changed the workload
+/// since.
+const TOUCHED: &str = "what somebody made of it since";
+
+/// Whether the plan says of a workload that was changed after its first release
+/// failed that it was looked at: no digest of it is kept, for it is judged by
+/// nothing but whether it gets available.
+#[must_use]
+pub fn is_touched_after_failure(status: &ReleasePlanStatus) -> bool {
+    let told = |condition: &Condition| {
+        condition.type_ == ConditionType::Ready.as_str() && condition.message.contains(TOUCHED)
+    };
+    status.phase == Some(Phase::Failed)
+        && status.release.is_none()
+        && status.conditions.iter().any(told)
+}
 
 /// Ends a release that has nothing to return to, where it is.
 pub(super) fn fail(ctx: &mut Context<'_>, failure: Failure) {
@@ -109,9 +131,9 @@ fn verdict(ctx: &Context<'_>) -> String {
         format!(", or try the same again: {again}")
     });
     let stays = if is_touched(ctx) {
-        "and what somebody made of it since is not available. Once it is, it becomes what is returned to"
+        format!("and {TOUCHED} is not available. Once it is, it becomes what is returned to")
     } else {
-        "so the new templates stay as they are"
+        "so the new templates stay as they are".to_owned()
     };
     format!(
         "{}. There was no healthy revision to return to, {stays}. {}{}",
@@ -130,10 +152,14 @@ pub(super) fn taken(ctx: &mut Context<'_>, spec: &str) {
         .filter(|view| view.scope.template.is_none() && is_other(ctx, *view))
         .map(|view| view.scope.name.clone())
         .collect();
+    // Nor may what the plan says take the place of a repair of its own workload.
+    let repaired = ctx
+        .components()
+        .any(|view| view.scope.template.is_some() && is_other(ctx, view));
     ctx.status.refused.retain(|refused| {
         let failed = refused.component.as_ref();
         refused.spec.as_deref() != Some(spec)
-            && !failed.is_some_and(|failed| corrected.contains(failed))
+            && (repaired || !failed.is_some_and(|failed| corrected.contains(failed)))
     });
 }
 

@@ -482,7 +482,7 @@ fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {
     for action in narrowed {
         ctx.act(action);
     }
-    let again = again::in_release(ctx);
+    let again = again::in_release(ctx, target);
     record(ctx, ReleaseResult::Succeeded, None);
     unproven(ctx, target);
     if ctx

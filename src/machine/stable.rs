@@ -102,6 +102,7 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         return obstructed(ctx, obstacle.reason, &obstacle.message);
     }
     if let Some(text) = reasserted.contended {
+        forget_again(ctx);
         return report::stalled(ctx, Reason::Contended, &text);
     }
     if reasserted.waits {
@@ -217,11 +218,15 @@ fn is_edited(ctx: &Context<'_>, plan: &Plan) -> bool {
     stable.is_some_and(|stable| stable.data.spec != plan.content())
 }
 
-/// What came again is told, whatever comes next.
-fn told(ctx: &mut Context<'_>) {
+/// What came again is told by now, whatever comes next.
+fn forget_again(ctx: &mut Context<'_>) {
     for component in &mut ctx.status.components {
         component.refused_again = None;
     }
+}
+
+fn told(ctx: &mut Context<'_>) {
+    forget_again(ctx);
     report::judged(ctx);
 }
 

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     api::{ComponentState, ComponentStatus, ReleasePlanStatus, Stage, StoredPlan},
-    machine::{Scope, scope},
+    machine::{Scope, is_touched_after_failure, scope},
     plan::{Target, as_seen, current},
 };
 
@@ -175,7 +175,8 @@ fn unlike(
     status: &ReleasePlanStatus,
     world: &World<'_>,
 ) -> impl Iterator<Item = Unseen> {
-    scope.iter().filter_map(|component| {
+    let scope = scope.iter().filter(|_| !is_touched_after_failure(status));
+    scope.filter_map(|component| {
         let reference = component.target.to_ref();
         let known = status.components.iter().find(|c| c.workload == reference)?;
         let judged = known.live_digest.as_ref()?;

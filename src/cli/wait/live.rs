@@ -27,6 +27,7 @@ use crate::{
     },
     config_maps::{Contents, MAX_BYTES},
     fields::canon,
+    machine::is_touched_after_failure,
 };
 
 /// Time between two looks while the operator has not seen a change.
@@ -314,7 +315,9 @@ fn is_seen(seen: Option<&ConfigMapStatus>, live: Option<&ConfigMap>, rests: Rest
 
 /// Digests of the live templates that the plan's word is about, by workload.
 fn judged(plan: &StoredPlan) -> HashMap<&str, &str> {
-    let components = plan.status.iter().flat_map(|status| &status.components);
+    let status = plan.status.iter();
+    let status = status.filter(|status| !is_touched_after_failure(status));
+    let components = status.flat_map(|status| &status.components);
     components
         .filter_map(|c| Some((c.workload.name.as_deref()?, c.live_digest.as_deref()?)))
         .collect()
@@ -473,6 +476,17 @@ mod tests {
         let mut surroundings = plan("web:2");
         surroundings.status.as_mut().unwrap().components[0].live_digest = Some("old".into());
         assert!(is_unseen(&surroundings, &server).await);
+        // What somebody made of a workload that a first release failed on was seen,
+        // and is judged by nothing.
+        let mut failed = serde_json::to_value(plan("web:1")).unwrap();
+        failed["status"]["phase"] = json!("Failed");
+        failed["status"]["release"] = json!(null);
+        let message = "There was no healthy revision to return to, and what somebody made of it since is not available.";
+        failed["status"]["conditions"] = json!([{
+            "type": "Ready", "status": "False", "reason": "ReleaseFailed", "message": message,
+            "lastTransitionTime": "2026-03-01T12:00:00Z"}]);
+        let failed: StoredPlan = serde_json::from_value(failed).unwrap();
+        assert!(!is_unseen(&failed, &server).await);
         let nobody = session(|_| None);
         assert!(!is_unseen(&plan("web:1"), &nobody).await);
     }

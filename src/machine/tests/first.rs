@@ -92,6 +92,7 @@ fn a_touch_that_is_not_healthy_leaves_the_verdict() {
         sim.run(2);
         holds(&mut sim, Phase::Failed, "ReleaseFailed", &name);
         assert!(says(&sim).contains("not available"), "{}", says(&sim));
+        assert!(crate::machine::is_touched_after_failure(&sim.status));
         sim.want("cart", "cart:3");
         sim.run_until("the end", |sim| sim.ready());
         assert_eq!(sim.image("cart"), "cart:3");
@@ -182,6 +183,26 @@ fn a_correction_of_the_followed_workload_that_failed_lets_the_rest_come() {
     sim.run_until("the end", |sim| sim.ready());
     assert_eq!((sim.image("cart"), sim.image("web")), ("cart:2", "web:3"));
     assert_eq!(sim.status.history[1].kind, ReleaseKind::Content);
+}
+
+/// The other workload had failed as well, and was repaired by hand.
+#[test]
+fn a_repair_is_not_written_over_beside_a_correction_of_another_workload() {
+    let spec = json!({"components": [component("cart", "cart:2-unready"), followed("web")],
+                      "progressDeadline": "60s"});
+    let mut sim = Sim::new(
+        spec,
+        &[("cart", "cart:1-unready"), ("web", "web:1-unready")],
+    );
+    sim.checked = true;
+    is_failed(&mut sim);
+    sim.deployment("web").set_image("web:9");
+    sim.run(20);
+    sim.deployment("cart").set_image("cart:9");
+    sim.run_until("the baseline", |sim| sim.phase() == Phase::Stable);
+    sim.run(60);
+    assert_eq!((sim.image("cart"), sim.image("web")), ("cart:9", "web:9"));
+    assert_eq!(sim.reason(), "RolledBack");
 }
 
 #[test]

@@ -312,3 +312,37 @@ fn a_refused_pair_that_comes_in_two_steps_after_its_correction_goes_back_whole()
         assert_eq!((sim.reason(), sim.stalled()), ("RolledBack", true));
     }
 }
+
+/// At a pace of their own: it ends all the same.
+#[test]
+fn who_insists_on_a_refused_pair_is_told_in_the_end() {
+    for pause in 1..4 {
+        let mut sim = started(
+            &[reading("cart", MAP), reading("web", MAP)],
+            &[("cart", "cart:1"), ("web", "web:1")],
+        );
+        sim.configure(MAP, "2");
+        sim.deployment("web").set_image(BAD);
+        sim.run_to_the_end();
+        sim.run(5);
+        let releases = sim.status.history.len();
+        let mut told = false;
+        for _ in 0..30 {
+            sim.configure(MAP, "2");
+            sim.rest();
+            sim.deployment("web").set_image(BAD);
+            for _ in 0..pause {
+                sim.tick();
+                told |= sim.reason() == "Contended";
+            }
+        }
+        assert!(told, "{pause}: {:#?}", sim.status);
+        assert_eq!(sim.status.history.len(), releases);
+        // What they set in the end is told for itself.
+        sim.configure(MAP, "3");
+        sim.deployment("web").set_image("web:3");
+        sim.run_until("the end", |sim| sim.status.history.len() > releases);
+        sim.run(5);
+        assert!(sim.ready(), "{:#?}", sim.status.conditions);
+    }
+}
