@@ -188,7 +188,7 @@ fn a_correction_of_the_followed_workload_that_failed_lets_the_rest_come() {
 /// The other workload had failed as well, and was repaired by hand.
 #[test]
 fn a_repair_is_not_written_over_beside_a_correction_of_another_workload() {
-    let spec = json!({"components": [component("cart", "cart:2-unready"), followed("web")],
+    let spec = json!({"components": [followed("web"), component("cart", "cart:2-unready")],
                       "progressDeadline": "60s"});
     let mut sim = Sim::new(
         spec,

@@ -338,11 +338,32 @@ fn who_insists_on_a_refused_pair_is_told_in_the_end() {
         }
         assert!(told, "{pause}: {:#?}", sim.status);
         assert_eq!(sim.status.history.len(), releases);
-        // What they set in the end is told for itself.
-        sim.configure(MAP, "3");
-        sim.deployment("web").set_image("web:3");
-        sim.run_until("the end", |sim| sim.status.history.len() > releases);
-        sim.run(5);
-        assert!(sim.ready(), "{:#?}", sim.status.conditions);
     }
+}
+
+/// One of the two is held, and the other was put back just before.
+#[test]
+fn new_content_after_a_fight_is_told_for_itself() {
+    let mut sim = started(
+        &[reading("cart", MAP), reading("web", MAP)],
+        &[("cart", "cart:1"), ("web", "web:1")],
+    );
+    sim.configure(MAP, "2");
+    sim.deployment("web").set_image(BAD);
+    sim.run_to_the_end();
+    sim.run(5);
+    for _ in 0..3 {
+        sim.deployment("web").set_image(BAD);
+        sim.run(6);
+    }
+    sim.configure(MAP, "2");
+    sim.deployment("web").set_image(BAD);
+    sim.run_until("it is held", |sim| sim.reason() == "Contended");
+    assert_eq!(sim.config_maps[MAP], "1", "cart gave them back");
+    let releases = sim.status.history.len();
+    sim.configure(MAP, "3");
+    sim.deployment("web").set_image("web:3");
+    sim.run_until("the end", |sim| sim.status.history.len() > releases);
+    sim.run(5);
+    assert!(sim.ready(), "{:#?}", sim.status.conditions);
 }
