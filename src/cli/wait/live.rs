@@ -212,7 +212,7 @@ impl Live {
         let skipped = |name: &&String| rests == Rests::Stopped && self.with_contents.contains(name);
         let names = self.named.iter().chain(&self.followed);
         let names: Vec<&String> = names.filter(|name| !skipped(name)).collect();
-        if names.is_empty() {
+        if names.is_empty() || plan.status.as_ref().is_some_and(is_touched_after_failure) {
             return Ok(Vec::new());
         }
         let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
@@ -315,9 +315,7 @@ fn is_seen(seen: Option<&ConfigMapStatus>, live: Option<&ConfigMap>, rests: Rest
 
 /// Digests of the live templates that the plan's word is about, by workload.
 fn judged(plan: &StoredPlan) -> HashMap<&str, &str> {
-    let status = plan.status.iter();
-    let status = status.filter(|status| !is_touched_after_failure(status));
-    let components = status.flat_map(|status| &status.components);
+    let components = plan.status.iter().flat_map(|status| &status.components);
     components
         .filter_map(|c| Some((c.workload.name.as_deref()?, c.live_digest.as_deref()?)))
         .collect()
