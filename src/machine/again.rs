@@ -31,7 +31,7 @@ pub(super) const CAME_AGAIN: &str = "it came again and was put back";
 pub(super) const REST: SignedDuration = SignedDuration::from_secs(2);
 
 /// What was refused that a workload has again.
-fn refused<'a>(ctx: &'a Context<'_>, index: usize) -> Option<&'a RefusedContent> {
+pub(super) fn refused_now<'a>(ctx: &'a Context<'_>, index: usize) -> Option<&'a RefusedContent> {
     let mut components = ctx.components();
     let view = components.find(|view| view.index == index)?;
     let live = view.observed.workload.as_ref()?;
@@ -40,14 +40,10 @@ fn refused<'a>(ctx: &'a Context<'_>, index: usize) -> Option<&'a RefusedContent>
     ctx.refused_as(target, &now)
 }
 
-pub(super) fn is_refused(ctx: &Context<'_>, index: usize) -> bool {
-    refused(ctx, index).is_some()
-}
-
 /// Enters refused content that came again where other content was released since:
 /// whoever set it would take the verdict on that for one on this.
 pub(super) fn refuse_again(ctx: &mut Context<'_>, plan: &Plan, index: usize, stable: &Revision) {
-    let Some(again) = refused(ctx, index).cloned() else {
+    let Some(again) = refused_now(ctx, index).cloned() else {
         return;
     };
     came_again(ctx, index, &again.revision, true);
@@ -125,7 +121,7 @@ fn came_again(ctx: &mut Context<'_>, index: usize, revision: &str, put_back: boo
 /// Whether the rest of an apply is awaited before what came again in mid-release
 /// is put back: it may be a correction of what failed of it.
 pub(super) fn awaits_rest(ctx: &mut Context<'_>, index: usize) -> bool {
-    let revision = refused(ctx, index).map(|refused| refused.revision.clone());
+    let revision = refused_now(ctx, index).map(|refused| refused.revision.clone());
     let Some(revision) = revision else {
         return false;
     };
@@ -181,7 +177,7 @@ pub(super) fn contents_in_release(
         return Ok(());
     }
     let revision = current_name(ctx);
-    let (who, _) = contents::refilled(ctx, view.index, &revision);
+    let who = contents::refilled(&contents::names(&writes), &revision);
     if !may_write(ctx, view.index, 1 + REASSERTIONS) {
         return Err(Obstacle {
             reason: Reason::Contended,

@@ -322,19 +322,24 @@ pub(super) fn is_settled(ctx: &Context<'_>, action: &Action) -> bool {
     })
 }
 
-/// Says who fights over contents, and that they are written over.
-pub(super) fn refilled(ctx: &Context<'_>, index: usize, stable: &str) -> (String, String) {
-    let scope = ctx.scope.get(index);
-    let names: Vec<&str> = scope
+/// The ConfigMaps that are written to, in words.
+pub(super) fn names(writes: &[Action]) -> String {
+    let names: Vec<&str> = writes
         .iter()
-        .flat_map(|scope| &scope.config_maps)
-        .map(String::as_str)
+        .filter_map(|write| match write {
+            Action::WriteContents { tracked, .. } => Some(tracked.name.as_str()),
+            _ => None,
+        })
         .collect();
-    let names = format!("configmap {}", names.join(" or "));
-    (
-        format!(
-            "{names} keeps being given refused contents; Belay wrote those of {stable} back {REASSERTIONS} times in 10m, holds now, and tries again once these are past. Stop what applies them, or give it other contents"
-        ),
-        format!("{names} was given refused contents again; those of {stable} are written back"),
+    if names.is_empty() {
+        return String::new();
+    }
+    format!("configmap {}", names.join(" and "))
+}
+
+/// Says that contents are fought over.
+pub(super) fn refilled(names: &str, stable: &str) -> String {
+    format!(
+        "{names} keeps being given refused contents; Belay wrote those of {stable} back {REASSERTIONS} times in 10m, holds now, and tries again once these are past. Stop what applies them, or give it other contents"
     )
 }

@@ -78,7 +78,7 @@ pub(super) fn hold(ctx: &mut Context<'_>, plan: &Plan, to: &Revision, stable: &R
             component: None,
             corrected: false,
             held: false,
-            message: format!("{} was asked for{by} in its place", to.name),
+            message: format!("{} was asked for{by}", to.name),
             at: at.clone(),
         });
     };

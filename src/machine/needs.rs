@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{PlanFacts, Scope, Workload};
 use crate::{
-    api::{Phase, Reason, ReleasePlanStatus, Stage},
+    api::{Phase, Reason, ReleaseKind, ReleasePlanStatus, Stage},
     fields::{Found, canon},
     plan::{Target, is_lost, retryable, undoable},
     revision::Revision,
@@ -55,6 +55,7 @@ pub fn needs(
         revisions.extend(release.applied.iter().cloned());
         revisions.extend(status.proven_revision.clone());
         revisions.extend(status.target_revision.clone());
+        revisions.extend(tried_before(status).cloned());
     }
     revisions.extend(undo.cloned());
     let retried = retry.filter(|name| retryable(status).contains(name));
@@ -72,6 +73,16 @@ pub fn needs(
         revisions,
         known: !facts.deleting && (is_new(status) || is_lost(status)),
     }
+}
+
+/// The first content that failed before the one that is released now: what its
+/// record is compared with, since nothing is stable.
+pub(super) fn tried_before(status: &ReleasePlanStatus) -> Option<&String> {
+    let release = status.release.as_ref()?;
+    let last = status.history.last()?;
+    let is_first = |kind| kind == ReleaseKind::First;
+    (status.stable_revision.is_none() && is_first(release.kind) && is_first(last.kind))
+        .then_some(last.revision.as_ref())?
 }
 
 /// Whether the status says of nothing that it was ever stable or released: the

@@ -6,7 +6,7 @@
 
 use super::{
     Action, Workload,
-    again::{REST, is_refused, refuse_again},
+    again::{REST, refuse_again, refused_now},
     contents,
     context::{Context, View, is_at},
     desired::{Change, Desired, Obstacle},
@@ -32,6 +32,8 @@ struct Due {
     who: String,
     /// What to tell of it.
     text: String,
+    /// Who gave the workload what.
+    gave: String,
 }
 
 /// What came of holding the plan's fields against other writers.
@@ -70,10 +72,9 @@ pub(super) fn run(
         {
             let none = FieldSet::default();
             let fields = ways::fields(&workload.template, &wanted.template, &none);
+            let (writer, target) = (rivals::writer(workload), &view.scope.target);
             let text = format!(
-                "{} changed what the plan holds in {}: {fields}; it is set again",
-                rivals::writer(workload),
-                view.scope.target
+                "{writer} changed what the plan holds in {target}: {fields}; it is set again"
             );
             due.push(Due {
                 index: view.index,
@@ -81,6 +82,7 @@ pub(super) fn run(
                 fight,
                 who: rivals::managers(ctx, view, workload, &fields),
                 text,
+                gave: format!("{writer} gave {target} ({fields})"),
             });
         }
     }
@@ -97,6 +99,12 @@ pub(super) fn run(
             fight,
             ..
         } = due;
+        let again = refused_now(ctx, index).map(|refused| refused.revision.clone());
+        let again = again.filter(|_| fight);
+        if again.is_some() && !has_waited(ctx) {
+            outcome.waits = true;
+            continue;
+        }
         let bring = match before(ctx, index, &action, stable) {
             Ok(writes) => writes,
             Err(obstacle) => {
@@ -105,22 +113,33 @@ pub(super) fn run(
             }
         };
         let settled = contents::is_settled(ctx, &action);
-        let (who, text) = if settled {
-            contents::refilled(ctx, index, &stable.name)
+        let contents = contents::names(&bring);
+        let who = if settled {
+            contents::refilled(&contents, &stable.name)
         } else {
-            (due.who, due.text)
+            due.who
         };
-        let written = ctx.component(index).map(|c| c.written_at.clone());
+        let text = match again {
+            Some(again) if settled => format!(
+                "{contents} was given what was refused as {again}; the contents of {} are written back",
+                stable.name
+            ),
+            Some(again) => {
+                let with = if contents.is_empty() {
+                    contents
+                } else {
+                    format!(" with {contents}")
+                };
+                format!(
+                    "{} what was refused as {again}; what is stable is put back{with}",
+                    due.gave
+                )
+            }
+            None => due.text,
+        };
         if fight && !may_write(ctx, index, REASSERTIONS) {
             outcome.contended.get_or_insert(who);
             ctx.wake_in(CONTENTION_WINDOW);
-            continue;
-        }
-        if fight && is_refused(ctx, index) && !has_waited(ctx) {
-            outcome.waits = true;
-            if let (Some(component), Some(written)) = (ctx.component(index), written) {
-                component.written_at = written;
-            }
             continue;
         }
         outcome.wrote |= fight;

@@ -4,12 +4,16 @@
 use super::{
     Action, contents,
     context::{Context, cut},
-    rebuild,
+    needs::tried_before,
+    rebuild, ways,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    api::{RefusedContent, ReleasePlanStatus, ReleaseRecord, ReleaseResult},
+    api::{
+        RefusedContent, ReleasePlanStatus, ReleaseRecord,
+        ReleaseResult::{self, Failed, RolledBack, Succeeded},
+    },
     config_maps::{Tracked, rewrite},
     fields::{FieldSet, canon, diff, graft, put_back},
     plan::{Plan, last_word},
@@ -51,6 +55,23 @@ pub(super) fn record(ctx: &mut Context<'_>, result: ReleaseResult, message: Opti
     let limit = ctx.input.plan.map_or(LIMIT, |plan| plan.history_limit());
     let ordered = ctx.input.world.plan.undo.as_deref();
     bound(&mut ctx.status.history, limit, ordered);
+}
+
+/// What is said of content that failed when it was tried last, and was taken away
+/// since.
+pub(super) fn failed_before(ctx: &Context<'_>, name: &str) -> String {
+    let mut records = ctx.status.history.iter().rev();
+    let judged = |record: &&ReleaseRecord| {
+        let result = record.result;
+        let judged = [Succeeded, RolledBack, Failed].contains(&result);
+        judged && record.revision.as_deref() == Some(name)
+    };
+    let last = records.find(judged);
+    let last = last.filter(|record| record.result != Succeeded);
+    let why = last.and_then(|record| record.message.as_deref());
+    why.map_or_else(String::new, |why| {
+        format!("{name} failed before: {}. ", ways::brief(why))
+    })
 }
 
 /// Keeps the last of the records, and beside them always the one of the release
@@ -142,11 +163,18 @@ const CHANGES: usize = 8;
 /// Longest of them, in characters.
 const CHANGE: usize = 160;
 
+/// What is said of a first release that is tried again.
+const AGAIN: &str = "the same again";
+
 /// What the target changes against the stable revision, in short.
 fn changes(ctx: &Context<'_>) -> Vec<String> {
     match (ctx.target(), ctx.stable()) {
         (Some(target), Some(stable)) => changes_of(&stable.data, &target.data),
-        (Some(target), None) => first(&target.data),
+        (Some(target), None) => match ctx.revision(tried_before(&ctx.status)) {
+            Some(before) if before.name == target.name => vec![AGAIN.to_owned()],
+            Some(before) => changes_of(&before.data, &target.data),
+            None => first(&target.data),
+        },
         _ => Vec::new(),
     }
 }

@@ -230,7 +230,8 @@ pub(super) fn run(ctx: &mut Context<'_>) {
                     ctx.act_once(write);
                 }
             } else {
-                let text = contents::refilled(ctx, index, &stable.name).0;
+                let names = contents::names(&writes);
+                let text = contents::refilled(&names, &stable.name);
                 held.contend(&scope.target, text);
             }
             continue;

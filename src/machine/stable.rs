@@ -13,7 +13,9 @@ use super::{
     desired::{Desired, desired},
     first, lost,
     needs::is_news,
-    pinned, reassert, report, settle, snapshots,
+    pinned, reassert,
+    records::failed_before,
+    report, settle, snapshots,
     types::TemplateWrite,
     ways,
 };
@@ -251,9 +253,10 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         let by = by.map_or_else(String::new, |by| format!(" by {by}"));
         let (what, reason) = if refused.cause == Cause::Undone {
             // The last of several undos is what is live.
-            let text = format!("{revision} was asked for{by} in its place");
+            let text = format!("{revision} was asked for{by}");
             let text = undone.map_or(&refused.message, |_| &text);
-            (format!("undone: {text}. "), Reason::Undone)
+            let before = failed_before(ctx, &refused.revision);
+            (format!("undone: {text}. {before}"), Reason::Undone)
         } else if undone.is_some() && refused.cause == Cause::StatusLost {
             let (tried, why) = (&refused.revision, &refused.message);
             let why = why.strip_prefix("it ").unwrap_or(why);

@@ -213,8 +213,17 @@ fn supersede(ctx: &mut Context<'_>, by_plan: bool) {
 /// Goes back after all. `by` says who asked.
 pub(super) fn back(ctx: &mut Context<'_>, by: &str) {
     renumber(ctx);
-    let failure = ctx.release().and_then(|release| release.failure.clone());
-    let failure = failure.unwrap_or_else(|| Failure {
+    let failed = ctx.release().and_then(|release| release.failure.clone());
+    let is_frozen = ctx.status.phase == Some(Phase::Frozen);
+    let failed = failed.map(|failure| Failure {
+        message: if is_frozen {
+            format!("{}; it stopped there and {AS_ASKED}{by}", failure.message)
+        } else {
+            failure.message
+        },
+        ..failure
+    });
+    let failure = failed.unwrap_or_else(|| Failure {
         component: None,
         cause: Cause::Aborted,
         message: format!("the release was aborted as asked{by}"),

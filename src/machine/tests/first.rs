@@ -188,21 +188,51 @@ fn a_correction_of_the_followed_workload_that_failed_lets_the_rest_come() {
 /// The other workload had failed as well, and was repaired by hand.
 #[test]
 fn a_repair_is_not_written_over_beside_a_correction_of_another_workload() {
-    let spec = json!({"components": [followed("web"), component("cart", "cart:2-unready")],
-                      "progressDeadline": "60s"});
-    let mut sim = Sim::new(
-        spec,
-        &[("cart", "cart:1-unready"), ("web", "web:1-unready")],
+    for cart_first in [true, false] {
+        let spec = json!({"components": [followed("web"), component("cart", "cart:2-unready")],
+                          "progressDeadline": "60s"});
+        let live = [("cart", "cart:1"), ("web", "web:1-unready")];
+        let mut sim = Sim::new(spec, &live);
+        sim.checked = true;
+        is_failed(&mut sim);
+        assert_eq!(sim.status.refused[0].component.as_deref(), Some("web"));
+        let repairs = [("cart", "cart:9"), ("web", "web:9")];
+        for repair in [!cart_first, cart_first] {
+            let (name, image) = repairs[usize::from(repair)];
+            sim.deployment(name).set_image(image);
+            sim.run(20);
+        }
+        sim.run_until("the baseline", |sim| sim.phase() == Phase::Stable);
+        sim.run(60);
+        assert_eq!((sim.image("cart"), sim.image("web")), ("cart:9", "web:9"));
+        assert_eq!(sim.reason(), "RolledBack");
+        sim.want("cart", "cart:3");
+        sim.run_until("the correction", |sim| sim.ready());
+        assert_eq!((sim.image("cart"), sim.image("web")), ("cart:3", "web:9"));
+    }
+}
+
+/// Each says what it changed against the one before it.
+#[test]
+fn the_first_releases_after_one_that_failed_say_what_they_changed() {
+    let mut sim = failed();
+    let name = revision(&sim);
+    retry(&mut sim, &name);
+    sim.run_until("the retry", |sim| sim.results().len() == 2);
+    sim.want("cart", "cart:3-crash");
+    sim.run_until("the third", |sim| sim.results().len() == 3);
+    sim.want("cart", "cart:4");
+    sim.run_until("the end", |sim| sim.ready());
+    let changes = |number: usize| sim.status.history[number].changes.join(", ");
+    assert_eq!(
+        [0, 1, 2, 3].map(changes),
+        [
+            "cart: containers[app].image: cart:1-crash → cart:2-crash",
+            "the same again",
+            "cart: containers[app].image: cart:2-crash → cart:3-crash",
+            "cart: containers[app].image: cart:3-crash → cart:4",
+        ]
     );
-    sim.checked = true;
-    is_failed(&mut sim);
-    sim.deployment("web").set_image("web:9");
-    sim.run(20);
-    sim.deployment("cart").set_image("cart:9");
-    sim.run_until("the baseline", |sim| sim.phase() == Phase::Stable);
-    sim.run(60);
-    assert_eq!((sim.image("cart"), sim.image("web")), ("cart:9", "web:9"));
-    assert_eq!(sim.reason(), "RolledBack");
 }
 
 #[test]

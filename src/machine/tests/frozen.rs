@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::sim::*;
+use super::{orders::order, sim::*};
 use crate::api::{Cause, Phase, ReleaseResult};
 
 /// Frozen on its third component, with the name of its target.
@@ -46,10 +46,17 @@ fn a_failure_stops_the_release_and_names_the_ways_out() {
 #[test]
 fn a_frozen_release_goes_back_when_aborted() {
     let (mut sim, target) = frozen();
-    sim.facts.abort = Some(target);
-    sim.dirty = true;
+    order(&mut sim, "abort", &target, "jane");
     sim.run_until("the end", |sim| sim.phase() == Phase::Stable);
     assert_eq!((sim.image("cart"), sim.image("web")), ("cart:1", "web:1"));
+    // Why it failed stays first, and who sent it back is said.
+    for text in [
+        sim.status.history[0].message.clone().unwrap(),
+        sim.condition(crate::api::ConditionType::Ready).2.to_owned(),
+    ] {
+        assert!(text.contains("restarted"), "{text}");
+        assert!(text.contains("goes back as asked by jane"), "{text}");
+    }
     assert_eq!(sim.results(), [ReleaseResult::RolledBack]);
     assert_eq!(sim.status.refused[0].cause, Cause::ContainerRestarts);
 }

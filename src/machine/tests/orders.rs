@@ -23,7 +23,7 @@ fn released(sim: &mut Sim, image: &str) -> String {
 }
 
 /// Gives an order as the webhook stores it.
-fn order(sim: &mut Sim, order: &str, revision: &str, user: &str) {
+pub(super) fn order(sim: &mut Sim, order: &str, revision: &str, user: &str) {
     let wanted = Some(revision.to_owned());
     match order {
         "abort" => sim.facts.abort = wanted,

@@ -104,7 +104,7 @@ fn what_came_again_is_told_by_its_own_name_also_where_the_release_was_overtaken(
 }
 
 /// `web` failed with contents that its correction has as well.
-fn corrected() -> Sim {
+fn pair() -> Sim {
     let mut sim = started(
         &[component("cart", "cart:1"), reading("web", MAP)],
         &[("cart", "cart:1"), ("web", "web:1")],
@@ -113,6 +113,11 @@ fn corrected() -> Sim {
     sim.deployment("web").set_image(BAD);
     sim.run_to_the_end();
     sim.run(5);
+    sim
+}
+
+fn corrected() -> Sim {
+    let mut sim = pair();
     sim.edit(|spec| spec["bakeTime"] = json!("60s"));
     sim
 }
@@ -366,4 +371,74 @@ fn new_content_after_a_fight_is_told_for_itself() {
     sim.run_until("the end", |sim| sim.status.history.len() > releases);
     sim.run(5);
     assert!(sim.ready(), "{:#?}", sim.status.conditions);
+}
+
+/// What comes first may be part of a correction, however often it was put back.
+#[test]
+fn contents_that_come_before_their_correction_are_no_fight() {
+    let mut sim = pair();
+    for _ in 0..3 {
+        sim.deployment("web").set_image(BAD);
+        sim.configure(MAP, "2");
+        sim.run(5);
+        assert_eq!((sim.image("web"), &*sim.config_maps[MAP]), ("web:1", "1"));
+    }
+    sim.configure(MAP, "2");
+    sim.pass();
+    assert_eq!(sim.reason(), "Settling", "{:#?}", sim.status);
+    sim.run(1);
+    sim.deployment("web").set_image("web:3");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert_eq!((sim.image("web"), &*sim.config_maps[MAP]), ("web:3", "2"));
+    assert!(sim.ready() && sim.told(Reason::Contended) == 0);
+    // Without one it is one.
+    let mut sim = pair();
+    for _ in 0..4 {
+        sim.configure(MAP, "2");
+        sim.run(5);
+    }
+    assert_eq!(sim.told(Reason::Contended), 1, "{:#?}", sim.events);
+}
+
+#[test]
+fn what_is_put_back_is_told_by_what_it_was_refused_as() {
+    let mut web = reading("web", MAP);
+    web["configMaps"] = json!([MAP, "limits"]);
+    let spec = json!({"components": [web], "progressDeadline": "60s"});
+    let mut sim = Sim::new(spec, &[("web", "web:1")]);
+    sim.configure(MAP, "1");
+    sim.configure("limits", "1");
+    sim.run(60);
+    sim.configure(MAP, "2");
+    sim.deployment("web").set_image(BAD);
+    sim.run_to_the_end();
+    sim.run(10);
+    let refused = &sim.status.refused[0].revision.clone();
+    let told = |sim: &Sim| {
+        let mut events = sim.events.iter().rev();
+        let told = events.find(|event| event.reason == Reason::Reasserted);
+        told.unwrap().note.clone()
+    };
+    sim.configure(MAP, "2");
+    sim.run(5);
+    let stable = sim.status.stable_revision.clone().unwrap();
+    assert_eq!(
+        told(&sim),
+        format!(
+            "configmap {MAP} was given what was refused as {refused}; the contents of {stable} are written back"
+        )
+    );
+    sim.deployment("web").set_image(BAD);
+    sim.run(5);
+    assert_eq!(
+        told(&sim),
+        format!(
+            "field manager kubectl gave deployment web (containers[app].image) what was refused as {refused}; what is stable is put back"
+        )
+    );
+    sim.configure(MAP, "2");
+    sim.deployment("web").set_image(BAD);
+    sim.run(5);
+    assert!(told(&sim).ends_with(&format!("what is stable is put back with configmap {MAP}")));
 }

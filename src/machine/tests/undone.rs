@@ -469,3 +469,26 @@ fn what_surrounds_undone_content_does_not_begin_a_release_again_and_again() {
     sim.run(60);
     assert_eq!(sim.writes, writes, "it is at rest");
 }
+
+/// A retry that an undo overtakes before anything was tried is no better word on
+/// what failed.
+#[test]
+fn what_failed_is_said_of_content_that_was_to_be_tried_again() {
+    let (mut sim, first, _) = mixed(|_| {});
+    sim.want("api", "api:3-crash");
+    sim.run_to_the_end();
+    sim.run(10);
+    let bad = sim.status.history.last().unwrap().revision.clone().unwrap();
+    retry(&mut sim, &bad);
+    sim.pass();
+    assert_eq!(sim.told(Reason::RetryRequested), 1, "{:#?}", sim.status);
+    // The later order takes the earlier one off the plan.
+    sim.facts.retry = None;
+    undo(&mut sim, &first);
+    sim.run_to_the_end();
+    sim.run(10);
+    assert_eq!((sim.image("api"), sim.reason()), ("api:1", "Undone"));
+    let told = sim.condition(ConditionType::Ready).2;
+    let why = format!("undone: {first} was asked for. {bad} failed before: ContainerRestarts");
+    assert!(told.starts_with(&why), "{told} {:#?}", sim.status.decisions);
+}
