@@ -21,8 +21,8 @@ pub use spec::{
     WorkloadRef,
 };
 pub use status::{
-    Cause, ComponentState, ComponentStatus, ConfigMapStatus, DecisionEntry, Failure,
-    HandledCommand, Phase, RefusedAgain, RefusedContent, RefusedTemplate, ReleaseKind,
+    Cause, ComponentState, ComponentStatus, ConfigMapStatus, DecisionEntry, FailedFirst, Failure,
+    HandledCommand, Phase, RefusedAgain, RefusedContent, RefusedPart, RefusedTemplate, ReleaseKind,
     ReleasePlanStatus, ReleaseProgress, ReleaseRecord, ReleaseResult, Stage,
 };
 pub use stored::StoredPlan;

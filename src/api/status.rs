@@ -176,6 +176,34 @@ pub struct ComponentStatus {
     /// Refused content that came again last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused_again: Option<RefusedAgain>,
+    /// How it was left by a first release that failed, until something is stable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_first: Option<FailedFirst>,
+}
+
+impl ComponentStatus {
+    /// Digest of the live template that the operator looked at last.
+    #[must_use]
+    pub fn looked_at(&self) -> Option<&str> {
+        let repair = self.failed_first.as_ref();
+        let repair = repair.and_then(|failed| failed.repair_digest.as_deref());
+        repair.or(self.live_digest.as_deref())
+    }
+}
+
+/// A workload whose first release failed, with nothing to return to.
+#[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailedFirst {
+    /// Digest of the pod spec with which it failed.
+    pub spec_digest: String,
+    /// Digest of the template that somebody gave it since, as it was looked at
+    /// last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repair_digest: Option<String>,
+    /// Since when it has that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repaired_at: Option<MicroTime>,
 }
 
 /// Refused content that a workload was given again.
@@ -186,8 +214,25 @@ pub struct RefusedAgain {
     pub at: MicroTime,
     /// As what it was refused.
     pub revision: String,
-    /// Whether it was put back.
+    /// Whether it is put back, or was.
     pub put_back: bool,
+    /// What of it came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<RefusedPart>,
+    /// Whether it is not there any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
+}
+
+/// What of refused content came again.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub enum RefusedPart {
+    /// The pod template.
+    Template,
+    /// Contents of ConfigMaps.
+    Contents,
+    /// Both.
+    Both,
 }
 
 /// What is happening to a component.

@@ -355,7 +355,8 @@ pub(super) fn changed_set(ctx: &mut Context<'_>, current: &Revision) -> bool {
 pub(super) fn availability(view: View<'_>, workload: &Workload) -> String {
     let old = workload.total - workload.updated;
     let rest = if old > 0 {
-        format!("; {old} old ones are still there")
+        let are = if old == 1 { "pod is" } else { "pods are" };
+        format!("; {old} old {are} still there")
     } else {
         String::new()
     };

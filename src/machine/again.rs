@@ -8,20 +8,26 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
+use serde_json::Value;
 
 use super::{
     Workload, contents,
     context::{Context, View, current_name},
     desired::Obstacle,
     records::{changes_of, prune},
+    refused::forms,
     rivals, snapshots,
     stable::{REASSERTIONS, holding, may_write},
     ways,
 };
 use crate::{
-    api::{Reason, RefusedAgain, RefusedContent, ReleaseKind, ReleaseRecord, ReleaseResult},
+    api::{
+        Reason, RefusedAgain, RefusedContent, RefusedPart, RefusedTemplate, ReleaseKind,
+        ReleaseRecord, ReleaseResult,
+    },
+    config_maps::Tracked,
     fields::canon,
-    plan::Plan,
+    plan::{Plan, Target},
     revision::{Frozen, Revision},
 };
 
@@ -29,6 +35,8 @@ use crate::{
 pub(super) const CAME_AGAIN: &str = "it came again and was put back";
 /// For how long content is awaited that belongs to what came again.
 pub(super) const REST: SignedDuration = SignedDuration::from_secs(2);
+/// For how long what came again belongs to the apply that begins a release.
+const APPLY: SignedDuration = SignedDuration::from_secs(10);
 
 /// What was refused that a workload has again.
 pub(super) fn refused_now<'a>(ctx: &'a Context<'_>, index: usize) -> Option<&'a RefusedContent> {
@@ -40,13 +48,206 @@ pub(super) fn refused_now<'a>(ctx: &'a Context<'_>, index: usize) -> Option<&'a 
     ctx.refused_as(target, &now)
 }
 
+/// What a workload has in a release of what was refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Coming {
+    Nothing,
+    /// Contents that this release and those before it brought, beside a template
+    /// that somebody took back.
+    Left,
+    /// What somebody set again.
+    Again,
+}
+
+/// What a workload has in the release in progress, of which `frozen` is wanted. What
+/// an undo did not come to yet is what it takes away.
+pub(super) fn coming(
+    ctx: &Context<'_>,
+    view: View<'_>,
+    live: &Workload,
+    frozen: &Frozen,
+) -> Coming {
+    let target = &view.scope.target;
+    let now = contents::now(ctx, view.scope, live);
+    if frozen.partial_digest.is_some() || !ctx.live_refused(target, &now) {
+        return Coming::Nothing;
+    }
+    let undo = ctx.release().is_some_and(|release| release.undo.is_some());
+    let stable = ctx.stable().and_then(|stable| stable.data.of(target));
+    let mut taken_away = stable.into_iter().chain(applied(ctx, target));
+    let awaited =
+        |then: &Frozen| !canon::equal(&then.template, &frozen.template) && looks_as(then, &now);
+    if undo && taken_away.any(awaited) {
+        Coming::Nothing
+    } else if is_left(ctx, view, live) {
+        Coming::Left
+    } else {
+        Coming::Again
+    }
+}
+
+/// What the releases of this chain gave a workload.
+fn applied<'a>(ctx: &'a Context<'_>, target: &'a Target) -> impl Iterator<Item = &'a Frozen> {
+    let applied = ctx.release().into_iter().flat_map(|r| &r.applied);
+    applied.filter_map(|name| ctx.revision(Some(name))?.data.of(target))
+}
+
+fn looks_as(frozen: &Frozen, now: &Value) -> bool {
+    canon::equal(&contents::plain(&frozen.template), &contents::plain(now))
+}
+
+/// Whether a workload has its stable template beside contents that releases of this
+/// chain brought: nobody set what was refused, somebody took the rest of it back.
+pub(super) fn is_left(ctx: &Context<'_>, view: View<'_>, live: &Workload) -> bool {
+    let target = &view.scope.target;
+    let Some(stable) = ctx.stable().and_then(|stable| stable.data.of(target)) else {
+        return false;
+    };
+    let brought: Vec<&Tracked> = applied(ctx, target).flat_map(|f| &f.config_maps).collect();
+    let mut tracked = view.scope.tracked.iter();
+    looks_as(stable, &live.template)
+        && tracked.all(|now| stable.config_maps.contains(now) || brought.contains(&now))
+}
+
+/// What is to be done about refused content that a workload has again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The rest of the apply is awaited: it may be a correction of what failed.
+    Awaits,
+    /// That it is put back is on record from this pass on. A crash after the first
+    /// write must not hide it.
+    Enters,
+    /// It is put back.
+    Due,
+}
+
+/// What is to be done where a workload has refused content again in the place of
+/// `wanted`; `can` says whether it may be put back at all.
+pub(super) fn turn(ctx: &mut Context<'_>, index: usize, wanted: &Frozen, can: bool) -> Turn {
+    let revision = refused_now(ctx, index).map(|refused| refused.revision.clone());
+    let Some(revision) = revision else {
+        return Turn::Due;
+    };
+    let seen = ctx.component(index).and_then(|c| c.refused_again.clone());
+    let seen = seen.filter(|seen| seen.revision == revision);
+    let age = seen
+        .as_ref()
+        .map(|seen| ctx.now().duration_since(seen.at.0));
+    let part = part(ctx, index, wanted);
+    let (again, turn) = match (seen, age) {
+        (Some(seen), Some(age)) if !seen.gone && age < REST => {
+            ctx.wake_in(Duration::try_from(REST - age).unwrap_or_default());
+            let part = joined(seen.part, part);
+            (RefusedAgain { part, ..seen }, Turn::Awaits)
+        }
+        (Some(seen), _) if !seen.gone && (seen.put_back || !can) => (seen, Turn::Due),
+        (Some(seen), _) if !seen.gone => {
+            withdraw(ctx, index, &revision, wanted);
+            ctx.wake_in(Duration::ZERO);
+            let entered = RefusedAgain {
+                put_back: true,
+                part: joined(seen.part, part),
+                ..seen
+            };
+            (entered, Turn::Enters)
+        }
+        (seen, _) => {
+            ctx.wake_in(Duration::try_from(REST).unwrap_or_default());
+            // What was put back before is told at the end of the release.
+            let before = seen.as_ref().and_then(|seen| seen.part);
+            let came = RefusedAgain {
+                at: ctx.micros(),
+                revision,
+                put_back: seen.is_some(),
+                part: joined(before, part),
+                gone: false,
+            };
+            (came, Turn::Awaits)
+        }
+    };
+    if let Some(component) = ctx.component(index) {
+        component.refused_again = Some(again);
+    }
+    turn
+}
+
+/// Notes that a workload has no refused content any more: the next is awaited anew.
+pub(super) fn gone(ctx: &mut Context<'_>, index: usize) {
+    let any = ctx
+        .component(index)
+        .is_some_and(|c| c.refused_again.is_some());
+    if !any || refused_now(ctx, index).is_some() {
+        return;
+    }
+    if let Some(component) = ctx.component(index) {
+        component.refused_again.take_if(|again| !again.put_back);
+        if let Some(again) = &mut component.refused_again {
+            again.gone = true;
+        }
+    }
+}
+
+/// What of a workload is not as wanted.
+fn part(ctx: &Context<'_>, index: usize, wanted: &Frozen) -> Option<RefusedPart> {
+    let mut components = ctx.components();
+    let view = components.find(|view| view.index == index)?;
+    let live = view.observed.workload.as_ref()?;
+    let contents = view.scope.template.is_none() && view.scope.tracked != wanted.config_maps;
+    Some(match (looks_as(wanted, &live.template), contents) {
+        (false, true) => RefusedPart::Both,
+        (false, false) => RefusedPart::Template,
+        (true, _) => RefusedPart::Contents,
+    })
+}
+
+fn joined(one: Option<RefusedPart>, other: Option<RefusedPart>) -> Option<RefusedPart> {
+    match (one, other) {
+        (Some(one), Some(other)) if one != other => Some(RefusedPart::Both),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Refuses with it what the plan says, if that came with it, and each part of it
+/// beside what is put back: that may end between two of its writes.
+fn withdraw(ctx: &mut Context<'_>, index: usize, revision: &str, wanted: &Frozen) {
+    let content = ctx.input.plan.map(|plan| plan.content().to_owned()).ok();
+    let released = ctx.target().map(|target| target.data.spec.clone());
+    let parts = parts(ctx, index, wanted);
+    let mut refused = ctx.status.refused.iter_mut();
+    let Some(refused) = refused.find(|refused| refused.revision == revision) else {
+        return;
+    };
+    if refused.spec.is_some() && refused.spec == content && released != content {
+        refused.corrected = false;
+    }
+    for part in parts {
+        if !refused.live.contains(&part) {
+            refused.live.push(part);
+        }
+    }
+}
+
+fn parts(ctx: &Context<'_>, index: usize, wanted: &Frozen) -> Vec<RefusedTemplate> {
+    let mut components = ctx.components();
+    let view = components.find(|view| view.index == index && view.scope.template.is_none());
+    let parts = view.and_then(|view| {
+        let live = view.observed.workload.as_ref()?;
+        let now = Frozen {
+            template: contents::now(ctx, view.scope, live),
+            config_maps: view.scope.tracked.clone(),
+            ..wanted.clone()
+        };
+        Some(forms(&now, Some(wanted)))
+    });
+    parts.unwrap_or_default()
+}
+
 /// Enters refused content that came again where other content was released since:
 /// whoever set it would take the verdict on that for one on this.
 pub(super) fn refuse_again(ctx: &mut Context<'_>, plan: &Plan, index: usize, stable: &Revision) {
     let Some(again) = refused_now(ctx, index).cloned() else {
         return;
     };
-    came_again(ctx, index, &again.revision, true);
     let mut came = stable.data.clone();
     for view in ctx.components().filter(|view| view.index == index) {
         let reference = view.scope.target.to_ref();
@@ -96,50 +297,6 @@ fn enter(ctx: &mut Context<'_>, plan: &Plan, again: RefusedContent, changes: Vec
     prune(ctx, plan.history_limit());
 }
 
-fn came_again(ctx: &mut Context<'_>, index: usize, revision: &str, put_back: bool) {
-    let at = ctx.micros();
-    let content = ctx.input.plan.map(|plan| plan.content().to_owned()).ok();
-    for refused in &mut ctx.status.refused {
-        if put_back
-            && refused.revision == revision
-            && refused.spec.is_some()
-            && refused.spec == content
-        {
-            // What the plan says came with it, and stays where it is.
-            refused.corrected = false;
-        }
-    }
-    if let Some(component) = ctx.component(index) {
-        component.refused_again = Some(RefusedAgain {
-            at,
-            revision: revision.to_owned(),
-            put_back,
-        });
-    }
-}
-
-/// Whether the rest of an apply is awaited before what came again in mid-release
-/// is put back: it may be a correction of what failed of it.
-pub(super) fn awaits_rest(ctx: &mut Context<'_>, index: usize) -> bool {
-    let revision = refused_now(ctx, index).map(|refused| refused.revision.clone());
-    let Some(revision) = revision else {
-        return false;
-    };
-    let seen = ctx.component(index).and_then(|c| c.refused_again.clone());
-    let seen = seen.filter(|seen| seen.revision == revision);
-    let Some(seen) = seen else {
-        came_again(ctx, index, &revision, false);
-        ctx.wake_in(Duration::from_secs(1));
-        return true;
-    };
-    let left = REST - ctx.now().duration_since(seen.at.0);
-    if seen.put_back || !left.is_positive() {
-        return false;
-    }
-    ctx.wake_in(Duration::try_from(left).unwrap_or_default());
-    true
-}
-
 /// Tells of refused content that came in mid-release, which the release puts back.
 pub(super) fn tell_in_release(ctx: &mut Context<'_>, view: View<'_>, live: &Workload) {
     let now = contents::now(ctx, view.scope, live);
@@ -152,49 +309,65 @@ pub(super) fn tell_in_release(ctx: &mut Context<'_>, view: View<'_>, live: &Work
         rivals::writer(live),
         again.revision
     );
-    let revision = again.revision.clone();
     ctx.tell(true, Reason::Reasserted, &text);
-    came_again(ctx, view.index, &revision, true);
 }
 
-/// Puts refused contents back that came in mid-release where the template stayed.
-/// Says who is in the way if they keep coming.
+/// Puts refused contents back that came in mid-release where the template stayed;
+/// true while they are there, in which the release does not end. Says who is in the
+/// way if they keep coming.
 pub(super) fn contents_in_release(
     ctx: &mut Context<'_>,
     view: View<'_>,
     live: &Workload,
     frozen: &Frozen,
-) -> Result<(), Obstacle> {
-    let now = contents::now(ctx, view.scope, live);
-    let target = &view.scope.target;
-    let is_refused = view.scope.template.is_none() && ctx.live_refused(target, &now);
-    let undo = ctx.release().is_some_and(|release| release.undo.is_some());
-    if undo || !is_refused || awaits_rest(ctx, view.index) {
-        return Ok(());
+) -> Result<bool, Obstacle> {
+    let coming = coming(ctx, view, live, frozen);
+    if coming == Coming::Nothing {
+        gone(ctx, view.index);
+        return Ok(false);
+    }
+    if coming == Coming::Again && turn(ctx, view.index, frozen, true) != Turn::Due {
+        return Ok(true);
     }
     let writes = contents::force(ctx, frozen)?;
     if writes.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let revision = current_name(ctx);
     let who = contents::refilled(&contents::names(&writes), &revision);
+    snapshots::store(ctx, &frozen.reads())?;
     if !may_write(ctx, view.index, 1 + REASSERTIONS) {
         return Err(Obstacle {
             reason: Reason::Contended,
             message: who,
         });
     }
-    snapshots::store(ctx, &frozen.reads())?;
-    tell_in_release(ctx, view, live);
+    if coming == Coming::Again {
+        tell_in_release(ctx, view, live);
+    }
     for write in writes {
         ctx.act_once(write);
     }
-    Ok(())
+    Ok(true)
+}
+
+/// Forgets what was put back some time ago: it was told then.
+pub(super) fn expire(ctx: &mut Context<'_>) {
+    let now = ctx.now();
+    for index in 0..ctx.scope.len() {
+        gone(ctx, index);
+        if let Some(component) = ctx.component(index) {
+            let old = |again: &RefusedAgain| now.duration_since(again.at.0) >= APPLY;
+            component
+                .refused_again
+                .take_if(|again| again.gone && old(again));
+        }
+    }
 }
 
 /// What came again beside the release that ends now: while it was under way, or
-/// in the apply that began it. A workload that has new content by this release was
-/// given that since.
+/// in the apply that began it. A workload that has new content of that kind by this
+/// release was given that since.
 pub(super) fn in_release(
     ctx: &mut Context<'_>,
     target: &Revision,
@@ -208,10 +381,21 @@ pub(super) fn in_release(
         };
         let of = |revision: &Revision| {
             let mut frozen = revision.data.components.iter();
-            let frozen = frozen.find(|frozen| frozen.workload == component.workload)?;
-            Some(canon::digest(&frozen.template))
+            let found = frozen.find(|frozen| frozen.workload == component.workload)?;
+            let template = canon::digest(&contents::plain(&found.template));
+            Some((template, contents::digest(&found.config_maps)))
         };
-        let is_new = stable.and_then(of) != of(target);
+        let (before, now) = (stable.and_then(of), of(target));
+        let [template, contents] = match (&before, &now) {
+            (Some(before), Some(now)) => [before.0 != now.0, before.1 != now.1],
+            (before, now) => [before != now; 2],
+        };
+        let is_new = match again.part {
+            Some(RefusedPart::Template) => template,
+            Some(RefusedPart::Contents) => contents,
+            Some(RefusedPart::Both) => template && contents,
+            None => template || contents,
+        };
         if is_new && started.is_some_and(|started| again.at.0 < started) {
             continue;
         }

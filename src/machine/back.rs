@@ -5,6 +5,7 @@ use super::{
     Action, Workload, contents,
     context::{Context, View},
     pinned, rivals,
+    rollout::held_fields,
     stable::{self, may_write},
     ways,
 };
@@ -83,7 +84,13 @@ pub(super) fn is_newer(ctx: &Context<'_>, view: View<'_>, workload: &Workload) -
     let stable = ctx.stable().and_then(|s| s.data.of(&view.scope.target));
     let live = contents::plain(&workload.template);
     let is_live = |frozen: &Frozen| canon::equal(&contents::plain(&frozen.template), &live);
-    ctx.touched(&view.scope.target).is_empty()
+    let last = applied.last().and_then(|name| ctx.revision(Some(name)));
+    let last = last.and_then(|last| last.data.of(&view.scope.target));
+    let held = last.map_or_else(
+        || ctx.touched(&view.scope.target),
+        |last| held_fields(ctx, view.scope, last),
+    );
+    held.is_empty()
         && !stable.is_some_and(is_live)
         && applied.iter().all(|name| {
             // What is not known to be newer must not stay.

@@ -13,7 +13,9 @@ use super::{
     Action, contents,
     context::{Context, conflict, cut},
     desired::{Obstacle, undone},
-    held, pinned, rebuild, report, restore, settle, snapshots, stable, stopped,
+    held, pinned, rebuild,
+    refused::{came_again, refuse},
+    report, restore, settle, snapshots, stable, stopped,
     types::TemplateWrite,
     ways,
 };
@@ -258,7 +260,8 @@ fn abort(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
 fn was_just_given(ctx: &Context<'_>) -> bool {
     ctx.release().is_some_and(|release| {
         let failure = release.failure.as_ref();
-        let aborted = failure.is_some_and(|failure| failure.cause == Cause::Aborted);
+        let aborted =
+            failure.is_some_and(|failure| failure.cause == Cause::Aborted) && !came_again(ctx);
         let mut decisions = ctx.status.decisions.iter().rev();
         // One that stopped went back by the same order.
         let asked = decisions.any(|decision| {
@@ -379,7 +382,7 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     let stopped = ctx.status.release.clone();
     if let Some(release) = &stopped {
         stopped::ended(ctx);
-        restore::refuse(ctx);
+        refuse(ctx);
         held::hold(ctx, plan, &back, stable, &by);
         settle::begin(ctx, &desired);
         if let Some(begun) = ctx.status.release.as_mut() {

@@ -4,40 +4,22 @@
 //! Decides what is said of them and what becomes of the content. What may be
 //! returned to from then on is decided in [`super::adopt`].
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use std::time::Duration;
+
+use serde_json::Value;
 
 use super::{
-    contents,
+    Workload,
+    adopt::availability,
     context::{Context, View, is_complete},
-    needs::is_news,
     records::{prune, record},
     report, restore, stable, ways,
 };
 use crate::{
-    api::{
-        ConditionType, Failure, Phase, RETRY, Reason, RefusedContent, ReleaseKind,
-        ReleasePlanStatus, ReleaseResult,
-    },
+    api::{FailedFirst, Failure, Phase, RETRY, Reason, RefusedContent, ReleaseKind, ReleaseResult},
     fields::canon,
     plan::Plan,
 };
-
-/// Stands in the message of one that failed where somebody changed the workload
-/// since.
-const TOUCHED: &str = "what somebody made of it since";
-
-/// Whether the plan says of a workload that was changed after its first release
-/// failed that it was looked at: no digest of it is kept, for it is judged by
-/// nothing but whether it gets available.
-#[must_use]
-pub fn is_touched_after_failure(status: &ReleasePlanStatus) -> bool {
-    let told = |condition: &Condition| {
-        condition.type_ == ConditionType::Ready.as_str() && condition.message.contains(TOUCHED)
-    };
-    status.phase == Some(Phase::Failed)
-        && status.release.is_none()
-        && status.conditions.iter().any(told)
-}
 
 /// Ends a release that has nothing to return to, where it is.
 pub(super) fn fail(ctx: &mut Context<'_>, failure: Failure) {
@@ -51,6 +33,7 @@ pub(super) fn fail(ctx: &mut Context<'_>, failure: Failure) {
         prune(ctx, plan.history_limit());
     }
     stable::remember(ctx, None);
+    leave(ctx);
     ctx.status.phase = Some(Phase::Failed);
     let newer = |plan| tried && !ctx.spec_refused(plan);
     if ctx.input.plan.is_ok_and(newer) {
@@ -59,7 +42,7 @@ pub(super) fn fail(ctx: &mut Context<'_>, failure: Failure) {
     } else {
         report::judged(ctx);
     }
-    let text = verdict(ctx);
+    let text = verdict(ctx, None);
     report::stalled(ctx, Reason::ReleaseFailed, &text);
 }
 
@@ -96,14 +79,79 @@ pub(super) fn is_held(ctx: &Context<'_>, plan: &Plan) -> bool {
     let last = last.and_then(|record| record.revision.as_ref());
     let is_known = ctx.status.refused.iter().any(|r| Some(&r.revision) == last);
     // What failed before it got a name is known by what it left alone.
-    let nameless = ctx.status.phase == Some(Phase::Failed) && !is_known && !is_touched(ctx);
+    let untouched = !ctx.components().any(|view| is_touched(ctx, view));
+    let nameless = ctx.status.phase == Some(Phase::Failed) && !is_known && untouched;
     nameless || ctx.spec_refused(plan)
 }
 
-/// Whether anything was changed since the release failed.
-fn is_touched(ctx: &Context<'_>) -> bool {
-    ctx.components()
-        .any(|view| is_news(view.scope, view.observed.workload.as_ref(), &ctx.status))
+/// Notes with what each workload is left.
+fn leave(ctx: &mut Context<'_>) {
+    let left: Vec<(usize, String)> = ctx
+        .components()
+        .filter_map(|view| Some((view.index, pod_spec(view.observed.workload.as_ref()?))))
+        .collect();
+    for (index, spec_digest) in left {
+        if let Some(component) = ctx.component(index) {
+            component.failed_first = Some(FailedFirst {
+                spec_digest,
+                repair_digest: None,
+                repaired_at: None,
+            });
+        }
+    }
+}
+
+/// Digest of what the pods of a workload run, whatever marks them.
+fn pod_spec(live: &Workload) -> String {
+    canon::digest(live.template.get("spec").unwrap_or(&Value::Null))
+}
+
+/// Whether a workload was changed since the release failed.
+fn is_touched(ctx: &Context<'_>, view: View<'_>) -> bool {
+    let reference = view.scope.target.to_ref();
+    let mut known = ctx.status.components.iter();
+    let known = known.find(|known| known.workload == reference);
+    known
+        .zip(view.observed.workload.as_ref())
+        .is_some_and(|(known, live)| {
+            known.uid.as_deref() != Some(live.uid.as_str())
+                || known.config_digest != view.scope.config_digest()
+                || known.live_digest.as_deref() != Some(canon::digest(&live.template).as_str())
+        })
+}
+
+/// What somebody made of workloads since the release failed and that is not
+/// available: in words, and how long that may still take.
+fn repairs(ctx: &mut Context<'_>, plan: &Plan) -> Option<(String, Duration)> {
+    let now = ctx.micros();
+    let mut left = None;
+    let mut texts = Vec::new();
+    let all: Vec<(usize, Option<(String, String)>)> = ctx
+        .components()
+        .map(|view| {
+            let live = view.observed.workload.as_ref();
+            let live = live.filter(|live| is_touched(ctx, view) && !is_complete(live));
+            let repair = live.map(|live| (canon::digest(&live.template), availability(view, live)));
+            (view.index, repair)
+        })
+        .collect();
+    for (index, repair) in all {
+        let failed = ctx.component(index).and_then(|c| c.failed_first.as_mut());
+        let Some(failed) = failed else { continue };
+        let Some((digest, text)) = repair else {
+            (failed.repair_digest, failed.repaired_at) = (None, None);
+            continue;
+        };
+        if failed.repair_digest.as_ref() != Some(&digest) {
+            failed.repair_digest = Some(digest);
+            failed.repaired_at = Some(now.clone());
+        }
+        let since = failed.repaired_at.clone().unwrap_or_else(|| now.clone());
+        let rest = plan.progress_deadline().saturating_sub(ctx.since(&since));
+        left = left.max(Some(rest));
+        texts.push(text);
+    }
+    left.map(|left| (texts.join("; "), left))
 }
 
 /// Says again what came of the content of the plan.
@@ -112,12 +160,21 @@ pub(super) fn hold(ctx: &mut Context<'_>, plan: &Plan) {
     if ctx.spec_refused(plan) {
         report::judged(ctx);
     }
-    let text = verdict(ctx);
-    report::stalled(ctx, Reason::ReleaseFailed, &text);
+    let repairs = repairs(ctx, plan);
+    let repair = repairs.as_ref().map(|(text, _)| text.as_str());
+    let text = verdict(ctx, repair);
+    match repairs {
+        Some((_, left)) if left > Duration::ZERO => {
+            ctx.wake_in(left);
+            report::progressing(ctx, Reason::BaselineUnavailable, &text);
+        }
+        _ => report::stalled(ctx, Reason::ReleaseFailed, &text),
+    }
 }
 
-/// What is said of a first release that failed.
-fn verdict(ctx: &Context<'_>) -> String {
+/// What is said of a first release that failed, and of what somebody made of it
+/// since.
+fn verdict(ctx: &Context<'_>, repair: Option<&str>) -> String {
     let content = ctx.input.plan.map(Plan::content).ok();
     let mut refused = ctx.status.refused.iter().rev();
     let refused = refused.find(|r| content.is_some() && r.spec.as_deref() == content);
@@ -130,11 +187,10 @@ fn verdict(ctx: &Context<'_>) -> String {
         let again = ways::order(ctx, &[(RETRY, name)]);
         format!(", or try the same again: {again}")
     });
-    let stays = if is_touched(ctx) {
-        format!("and {TOUCHED} is not available. Once it is, it becomes what is returned to")
-    } else {
-        "so the new templates stay as they are".to_owned()
-    };
+    let stays = repair.map_or_else(
+        || "so the new templates stay as they are".to_owned(),
+        |repair| format!("and what somebody made of it since is not available yet ({}). Once it is, it becomes what is returned to", ways::brief(repair)),
+    );
     format!(
         "{}. There was no healthy revision to return to, {stays}. {}{}",
         ways::brief(why.as_deref().unwrap_or("a release failed")),
@@ -161,6 +217,9 @@ pub(super) fn taken(ctx: &mut Context<'_>, spec: &str) {
         refused.spec.as_deref() != Some(spec)
             && (repaired || !failed.is_some_and(|failed| corrected.contains(failed)))
     });
+    for component in &mut ctx.status.components {
+        component.failed_first = None;
+    }
 }
 
 /// Whether a workload runs something else than when the release failed.
@@ -168,12 +227,10 @@ fn is_other(ctx: &Context<'_>, view: View<'_>) -> bool {
     let reference = view.scope.target.to_ref();
     let mut components = ctx.status.components.iter();
     let then = components.find(|c| c.workload == reference);
-    let then = then.and_then(|component| component.live_digest.as_deref());
-    view.observed.workload.as_ref().is_some_and(|live| {
-        let plain = contents::unrestarted(&live.template);
-        let now = [canon::digest(&live.template), canon::digest(&plain)];
-        then.is_some_and(|then| now.iter().all(|now| now != then))
-    })
+    let then = then.and_then(|component| component.failed_first.as_ref());
+    let live = view.observed.workload.as_ref();
+    then.zip(live)
+        .is_some_and(|(then, live)| then.spec_digest != pod_spec(live))
 }
 
 /// Whether content failed as the first, so that nothing went back for it.

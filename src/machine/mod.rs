@@ -39,7 +39,7 @@ mod ways;
 
 pub(crate) use context::cut_to;
 pub use context::step;
-pub use first::is_touched_after_failure;
+
 pub use needs::{Needs, found, needs};
 pub use records::changes_of;
 pub use report::stalled_since;

@@ -6,12 +6,12 @@
 
 use super::{
     Action, Workload,
-    again::{REST, refuse_again, refused_now},
+    again::{Turn, expire, refuse_again, refused_now, turn},
     contents,
     context::{Context, View, is_at},
     desired::{Change, Desired, Obstacle},
     rivals, snapshots,
-    stable::{CONTENTION_WINDOW, REASSERTIONS, may_write, own, strays, write},
+    stable::{CONTENTION_WINDOW, REASSERTIONS, can_write, may_write, own, strays, write},
     types::DryRun,
     ways,
 };
@@ -101,9 +101,18 @@ pub(super) fn run(
         } = due;
         let again = refused_now(ctx, index).map(|refused| refused.revision.clone());
         let again = again.filter(|_| fight);
-        if again.is_some() && !has_waited(ctx) {
-            outcome.waits = true;
-            continue;
+        let wanted = ctx.scope.get(index);
+        let wanted = wanted.and_then(|scope| stable.data.of(&scope.target));
+        let can = !fight || can_write(ctx, index, REASSERTIONS);
+        if let Some(wanted) = wanted.filter(|_| again.is_some()) {
+            let turn = turn(ctx, index, wanted, can);
+            if turn == Turn::Enters {
+                refuse_again(ctx, plan, index, stable);
+            }
+            if turn != Turn::Due {
+                outcome.waits = true;
+                continue;
+            }
         }
         let bring = match before(ctx, index, &action, stable) {
             Ok(writes) => writes,
@@ -119,7 +128,7 @@ pub(super) fn run(
         } else {
             due.who
         };
-        let text = match again {
+        let text = match &again {
             Some(again) if settled => format!(
                 "{contents} was given what was refused as {again}; the contents of {} are written back",
                 stable.name
@@ -137,14 +146,14 @@ pub(super) fn run(
             }
             None => due.text,
         };
-        if fight && !may_write(ctx, index, REASSERTIONS) {
+        if !can {
             outcome.contended.get_or_insert(who);
             ctx.wake_in(CONTENTION_WINDOW);
             continue;
         }
         outcome.wrote |= fight;
         if fight {
-            refuse_again(ctx, plan, index, stable);
+            may_write(ctx, index, REASSERTIONS);
             ctx.tell(true, Reason::Reasserted, &text);
         }
         for write in bring {
@@ -154,22 +163,8 @@ pub(super) fn run(
             ctx.act(action);
         }
     }
+    expire(ctx);
     outcome
-}
-
-/// Whether it was waited for the rest of what somebody applies, or another reason
-/// already stands in front.
-fn has_waited(ctx: &Context<'_>) -> bool {
-    let of = |name: &str| {
-        let mut conditions = ctx.input.status.conditions.iter();
-        conditions.find(|c| c.type_ == name)
-    };
-    let reason = of("Ready").map_or("", |ready| &ready.reason);
-    let rest = [Reason::Released, Reason::RolledBack, Reason::Undone];
-    if reason != Reason::Settling.as_str() {
-        return rest.iter().all(|rest| rest.as_str() != reason);
-    }
-    of("Reconciling").is_none_or(|c| ctx.now().duration_since(c.last_transition_time.0) >= REST)
 }
 
 /// What has to be stored and written before a write to a component: contents

@@ -7,8 +7,10 @@
 use serde_json::Value;
 
 use super::{
+    again::is_left,
     contents,
     context::{Context, View},
+    pinned,
 };
 use crate::{
     api::{Cause, RefusedContent, RefusedTemplate},
@@ -18,8 +20,8 @@ use crate::{
     revision::Frozen,
 };
 
-/// Most ConfigMaps of which each is told apart: what came of more is known as a
-/// whole only, since every part would be a form of its own.
+/// Most ConfigMaps of which each is told apart: of more every part would be a form
+/// of its own.
 const MAPS: usize = 3;
 
 /// The contents of which some are those of one template and the rest those of
@@ -32,15 +34,10 @@ fn mixed(frozen: &Frozen, stable: &Frozen) -> Vec<Vec<Tracked>> {
     };
     let all = frozen.config_maps.iter().enumerate();
     let moved: Vec<(usize, Tracked)> = all.filter_map(|(i, now)| Some((i, before(now)?))).collect();
-    if moved.len() > MAPS {
-        return Vec::new();
-    }
-    // Neither none nor all of them.
-    let some = 1..(1_usize << moved.len()).saturating_sub(1);
-    let mix = |some: usize| {
+    let mix = |is_before: &dyn Fn(usize) -> bool| {
         let mut maps = frozen.config_maps.clone();
         for (bit, (index, before)) in moved.iter().enumerate() {
-            if some & (1 << bit) != 0
+            if is_before(bit)
                 && let Some(map) = maps.get_mut(*index)
             {
                 map.clone_from(before);
@@ -48,7 +45,15 @@ fn mixed(frozen: &Frozen, stable: &Frozen) -> Vec<Vec<Tracked>> {
         }
         maps
     };
-    some.map(mix).collect()
+    if moved.len() > MAPS {
+        // At least those between which a put-back may end.
+        let some = 1..moved.len();
+        return some.map(|some| mix(&|bit| bit < some)).collect();
+    }
+    // Neither none nor all of them.
+    let some = 1..(1_usize << moved.len()).saturating_sub(1);
+    some.map(|some| mix(&|bit| some & (1 << bit) != 0))
+        .collect()
 }
 
 /// The forms in which the template of a workload may come again: with the
@@ -125,7 +130,7 @@ pub(super) fn asked_again<'a>(ctx: &'a Context<'_>, plan: &Plan) -> Option<&'a R
                 let live = view.observed.workload.as_ref()?;
                 let now = contents::now(ctx, view.scope, live);
                 let target = &view.scope.target;
-                ctx.live_refused(target, &now)
+                (ctx.live_refused(target, &now) && !is_left(ctx, view, live))
                     .then(|| ctx.refused_as(target, &now))
                     .flatten()
             })
@@ -133,6 +138,51 @@ pub(super) fn asked_again<'a>(ctx: &'a Context<'_>, plan: &Plan) -> Option<&'a R
     by_plan
         .or_else(live)
         .filter(|refused| refused.cause != Cause::Undone)
+}
+
+/// Enters what failed among the refused contents.
+pub(super) fn refuse(ctx: &mut Context<'_>) {
+    if came_again(ctx) {
+        return;
+    }
+    let at = ctx.time();
+    let Some(failure) = ctx.release().and_then(|release| release.failure.clone()) else {
+        return;
+    };
+    let (Some(target), Some(stable)) = (ctx.target(), pinned::began(ctx)) else {
+        return;
+    };
+    let spec = (target.data.spec != stable.data.spec).then(|| target.data.spec.clone());
+    let live = target
+        .data
+        .components
+        .iter()
+        .filter_map(|frozen| {
+            let known =
+                Target::from_ref(&frozen.workload).and_then(|t| stable.data.of(&t).cloned());
+            let own = frozen.partial_digest.is_some()
+                && known
+                    .as_ref()
+                    .is_none_or(|known| known.partial_digest != frozen.partial_digest);
+            let same = |known: &Frozen| canon::equal(&known.template, &frozen.template);
+            (!own && !known.as_ref().is_some_and(same)).then(|| forms(frozen, known.as_ref()))
+        })
+        .flatten()
+        .collect();
+    ctx.status
+        .refused
+        .retain(|refused| refused.revision != target.name);
+    ctx.status.refused.push(RefusedContent {
+        revision: target.name.clone(),
+        spec,
+        live,
+        cause: failure.cause,
+        component: failure.component,
+        corrected: false,
+        held: false,
+        message: failure.message,
+        at,
+    });
 }
 
 /// Whether what goes back was refused before this release.

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use super::{
     Action, adopt,
-    again::CAME_AGAIN,
+    again::{self, CAME_AGAIN},
     back::{back, is_newer, surroundings, touched},
     contents,
     context::{Context, View, WAITING, cut, is_at, is_complete},
     desired::Obstacle,
     first, held, judge, pinned, rebuild,
     records::{prune, record},
-    refused::{came_again, forms},
+    refused::{came_again, refuse},
     report,
     rollout::{narrow, reset},
     scope::backwards,
@@ -25,9 +25,9 @@ use crate::{
         Cause, ComponentState, Failure, Phase, Reason, RefusedContent, ReleaseKind, ReleaseResult,
         Stage,
     },
-    fields::{canon, project},
+    fields::project,
     plan::{Target, missing_containers},
-    revision::{Frozen, Revision},
+    revision::Revision,
 };
 
 /// Pace at which a rollback that does not come to its end is looked at.
@@ -50,8 +50,13 @@ pub(super) fn begin(ctx: &mut Context<'_>, failure: Failure) {
     let stable = ctx.status.stable_revision.clone().unwrap_or_default();
     let from = ctx.status.target_revision.as_ref();
     let from = from.map_or_else(String::new, |name| format!(" from {name}"));
+    let again = if came_again(ctx) {
+        "it came again: "
+    } else {
+        ""
+    };
     let text = format!(
-        "{}; all components go back{from} to {stable}",
+        "{again}{}; all components go back{from} to {stable}",
         reason(&failure)
     );
     let reason = if failure.cause == Cause::Reverted {
@@ -477,51 +482,6 @@ fn supersede(ctx: &mut Context<'_>) {
     report::progressing(ctx, Reason::Settling, text);
 }
 
-/// Enters what failed among the refused contents.
-pub(super) fn refuse(ctx: &mut Context<'_>) {
-    if came_again(ctx) {
-        return;
-    }
-    let at = ctx.time();
-    let Some(failure) = ctx.release().and_then(|release| release.failure.clone()) else {
-        return;
-    };
-    let (Some(target), Some(stable)) = (ctx.target(), pinned::began(ctx)) else {
-        return;
-    };
-    let spec = (target.data.spec != stable.data.spec).then(|| target.data.spec.clone());
-    let live = target
-        .data
-        .components
-        .iter()
-        .filter_map(|frozen| {
-            let known =
-                Target::from_ref(&frozen.workload).and_then(|t| stable.data.of(&t).cloned());
-            let own = frozen.partial_digest.is_some()
-                && known
-                    .as_ref()
-                    .is_none_or(|known| known.partial_digest != frozen.partial_digest);
-            let same = |known: &Frozen| canon::equal(&known.template, &frozen.template);
-            (!own && !known.as_ref().is_some_and(same)).then(|| forms(frozen, known.as_ref()))
-        })
-        .flatten()
-        .collect();
-    ctx.status
-        .refused
-        .retain(|refused| refused.revision != target.name);
-    ctx.status.refused.push(RefusedContent {
-        revision: target.name.clone(),
-        spec,
-        live,
-        cause: failure.cause,
-        component: failure.component,
-        corrected: false,
-        held: false,
-        message: failure.message,
-        at,
-    });
-}
-
 /// `edited` are workloads that are left to what their ConfigMaps hold by now.
 fn finish(ctx: &mut Context<'_>, stable: &Revision, edited: &[String]) {
     let narrowed: Vec<Action> = ctx
@@ -558,6 +518,12 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision, edited: &[String]) {
             why
         }
     });
+    // A rollback is a verdict on whatever came beside it.
+    let beside = if result == ReleaseResult::RolledBack {
+        Vec::new()
+    } else {
+        again::in_release(ctx, stable)
+    };
     record(ctx, result, told);
     if !reverted && !deleted {
         refuse(ctx);
@@ -591,7 +557,10 @@ fn finish(ctx: &mut Context<'_>, stable: &Revision, edited: &[String]) {
     ctx.tell(told.is_warning(), told, &text);
     ctx.status.phase = Some(Phase::Stable);
     match ctx.input.plan {
-        Ok(plan) if !ctx.input.world.plan.deleting => stable::rest(ctx, plan),
+        Ok(plan) if !ctx.input.world.plan.deleting => {
+            again::after(ctx, plan, beside);
+            stable::rest(ctx, plan);
+        }
         _ => report::stalled(ctx, reason, &text),
     }
 }

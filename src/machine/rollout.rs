@@ -4,12 +4,14 @@
 use std::time::Duration;
 
 use super::{
-    Action, Workload, adopt, again, contents,
+    Action, Scope, Workload, adopt,
+    again::{self, Coming, Turn},
+    contents,
     context::{Context, View, is_at, is_complete},
     held, judge,
     records::{prune, record},
     report, restore, rivals, snapshots,
-    stable::{self, may_write, numbers},
+    stable::{self, can_write, may_write, numbers},
     stopped, supersede,
     types::TemplateWrite,
     ways,
@@ -18,7 +20,7 @@ use crate::{
     api::{
         Cause, ComponentState, Failure, GatewayDuration, Reason, ReleaseKind, ReleaseResult, Stage,
     },
-    fields::{canon, put_back},
+    fields::{FieldSet, canon, put_back},
     plan::{Plan, Target, missing_containers},
     revision::{Frozen, Revision},
 };
@@ -199,7 +201,7 @@ fn walk(
         let Some(frozen) = target.data.of(&scope.target) else {
             continue;
         };
-        let touched = ctx.touched(&scope.target);
+        let touched = held_fields(ctx, scope, frozen);
         let Some(workload) = &observed.workload else {
             gone(ctx, view, deadline, holds, &mut pass);
             continue;
@@ -232,8 +234,16 @@ fn walk(
                 continue;
             }
         }
-        if let Err(obstacle) = again::contents_in_release(ctx, view, workload, frozen) {
-            pass.held.get_or_insert((obstacle.reason, obstacle.message));
+        match again::contents_in_release(ctx, view, workload, frozen) {
+            Ok(false) => {}
+            Ok(true) => {
+                pass.done -= usize::from(done.get(index).copied().unwrap_or_default());
+                pass.waiting
+                    .push(format!("what was applied to {}", scope.target));
+            }
+            Err(obstacle) => {
+                pass.held.get_or_insert((obstacle.reason, obstacle.message));
+            }
         }
         // Pods of a component without a change are old, and so are their
         // restarts. That they are available is judged like for all others.
@@ -301,6 +311,15 @@ fn is_changed(ctx: &Context<'_>, frozen: &Frozen, target: &Target) -> bool {
     stable.is_none_or(|stable| !canon::equal(&stable.template, &frozen.template))
 }
 
+/// The fields of a workload that the plan holds, or held in this chain of releases.
+/// One that is followed by now is held as a whole.
+pub(super) fn held_fields(ctx: &Context<'_>, scope: &Scope, frozen: &Frozen) -> FieldSet {
+    if scope.template.is_none() && frozen.partial_digest.is_none() {
+        return FieldSet::default();
+    }
+    ctx.touched(&scope.target)
+}
+
 /// Which components are available on the target.
 fn done(ctx: &Context<'_>, target: &Revision) -> Vec<bool> {
     ctx.components()
@@ -310,8 +329,8 @@ fn done(ctx: &Context<'_>, target: &Revision) -> Vec<bool> {
             else {
                 return false;
             };
-            let touched = ctx.touched(&view.scope.target);
-            is_at(workload, frozen, &touched) && is_complete(workload)
+            let held = held_fields(ctx, view.scope, frozen);
+            is_at(workload, frozen, &held) && is_complete(workload)
         })
         .collect()
 }
@@ -373,8 +392,11 @@ fn promote(
         component.state = Some(ComponentState::Waiting);
     }
     let undo = ctx.release().is_some_and(|release| release.undo.is_some());
-    let again = is_refused_again(ctx, view, workload, undo);
-    if (!ready && !again) || (again && again::awaits_rest(ctx, view.index)) {
+    let coming = again::coming(ctx, view, workload, frozen);
+    let again = coming != Coming::Nothing;
+    if (!ready && !again)
+        || (coming == Coming::Again && again::turn(ctx, view.index, frozen, true) != Turn::Due)
+    {
         return false;
     }
     // Between the dry run and now somebody may have removed a container: the
@@ -410,8 +432,8 @@ fn promote(
         }
     };
     // One write forward, and a few more over somebody who takes it back.
-    if !may_write(ctx, view.index, 1 + stable::REASSERTIONS) {
-        let touched = ctx.touched(&view.scope.target);
+    if !can_write(ctx, view.index, 1 + stable::REASSERTIONS) {
+        let touched = held_fields(ctx, view.scope, frozen);
         let fields = ways::fields(&workload.template, &frozen.template, &touched);
         let text = rivals::managers(ctx, view, workload, &fields);
         pass.held.get_or_insert((Reason::Contended, text));
@@ -428,10 +450,11 @@ fn promote(
         }
         return false;
     }
+    may_write(ctx, view.index, 1 + stable::REASSERTIONS);
     if let Some(component) = ctx.component(view.index) {
         component.state = Some(ComponentState::Updating);
     }
-    if again {
+    if coming == Coming::Again {
         again::tell_in_release(ctx, view, workload);
     }
     for write in contents {
@@ -457,17 +480,6 @@ fn promote(
         },
     );
     true
-}
-
-/// Whether a followed workload has refused content. What an undo did not come to
-/// yet is what it takes away.
-fn is_refused_again(ctx: &Context<'_>, view: View<'_>, workload: &Workload, undo: bool) -> bool {
-    let now = contents::now(ctx, view.scope, workload);
-    let reference = view.scope.target.to_ref();
-    let mut components = ctx.status.components.iter();
-    let awaited = components.any(|c| c.workload == reference && c.written_at.is_empty());
-    let awaited = undo && awaited;
-    view.scope.template.is_none() && !awaited && ctx.live_refused(&view.scope.target, &now)
 }
 
 fn finish(ctx: &mut Context<'_>, plan: &Plan, target: &Revision) {

@@ -104,12 +104,10 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
         return obstructed(ctx, obstacle.reason, &obstacle.message);
     }
     if let Some(text) = reasserted.contended {
-        forget_again(ctx);
         return report::stalled(ctx, Reason::Contended, &text);
     }
     if reasserted.waits {
         let text = "what was refused together with other content came again, and is put back in a moment unless the other content is new by then";
-        ctx.wake_in(Duration::from_secs(1));
         return report::progressing(ctx, Reason::Settling, text);
     }
     if reasserted.wrote {
@@ -220,15 +218,11 @@ fn is_edited(ctx: &Context<'_>, plan: &Plan) -> bool {
     stable.is_some_and(|stable| stable.data.spec != plan.content())
 }
 
-/// What came again is told by now, whatever comes next.
-fn forget_again(ctx: &mut Context<'_>) {
+fn told(ctx: &mut Context<'_>) {
+    // What came again is told by now, whatever comes next.
     for component in &mut ctx.status.components {
         component.refused_again = None;
     }
-}
-
-fn told(ctx: &mut Context<'_>) {
-    forget_again(ctx);
     report::judged(ctx);
 }
 
@@ -435,9 +429,8 @@ pub(super) fn numbers(workload: &Workload) -> ComponentStatus {
     }
 }
 
-/// Whether one more write over somebody else's is allowed; counts it if so.
-pub(super) fn may_write(ctx: &mut Context<'_>, index: usize, limit: usize) -> bool {
-    let now = ctx.micros();
+/// Whether one more write over somebody else's is allowed.
+pub(super) fn can_write(ctx: &mut Context<'_>, index: usize, limit: usize) -> bool {
     let Ok(window) = k8s_openapi::jiff::SignedDuration::try_from(CONTENTION_WINDOW) else {
         return false;
     };
@@ -446,11 +439,17 @@ pub(super) fn may_write(ctx: &mut Context<'_>, index: usize, limit: usize) -> bo
         return false;
     };
     component.written_at.retain(|at| at.0 > oldest);
-    if component.written_at.len() >= limit {
-        return false;
+    component.written_at.len() < limit
+}
+
+/// The same; counts it if so.
+pub(super) fn may_write(ctx: &mut Context<'_>, index: usize, limit: usize) -> bool {
+    let now = ctx.micros();
+    let can = can_write(ctx, index, limit);
+    if let Some(component) = ctx.component(index).filter(|_| can) {
+        component.written_at.push(now);
     }
-    component.written_at.push(now);
-    true
+    can
 }
 
 pub(super) fn write(

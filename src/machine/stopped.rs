@@ -9,6 +9,7 @@ use super::{
     context::{Context, current_name},
     pinned,
     records::record,
+    refused::refuse,
     report, restore,
     rollout::reset,
     snapshots, ways,
@@ -46,7 +47,7 @@ pub(super) fn failed(ctx: &mut Context<'_>, failure: Failure) {
 pub(super) fn keep(ctx: &mut Context<'_>, by: &str) {
     let failure = ctx.release().and_then(|release| release.failure.clone());
     if failure.is_none_or(|failure| failure.cause != Cause::Reverted) {
-        restore::refuse(ctx);
+        refuse(ctx);
     }
     let text = format!("the rollback was aborted as asked{by}; what is live stays");
     record(ctx, ReleaseResult::Failed, Some(text));

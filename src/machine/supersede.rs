@@ -10,7 +10,9 @@ use super::{
     context::{Context, View},
     held,
     records::record,
-    report, snapshots,
+    report,
+    rollout::held_fields,
+    snapshots,
 };
 use crate::{
     api::{Reason, ReleaseKind, ReleaseResult, Stage},
@@ -128,7 +130,7 @@ fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, boo
         let workload = view.observed.workload.as_ref()?;
         let frozen = target.data.of(&view.scope.target)?;
         // What surrounds the fields of a plan is no content.
-        if !ctx.touched(&view.scope.target).is_empty() {
+        if !held_fields(ctx, view.scope, frozen).is_empty() {
             return None;
         }
         let stable = stable.and_then(|stable| stable.data.of(&view.scope.target));

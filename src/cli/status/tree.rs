@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     api::{ComponentState, ComponentStatus, ReleasePlanStatus, Stage, StoredPlan},
-    machine::{Scope, is_touched_after_failure, scope},
+    machine::{Scope, scope},
     plan::{Target, as_seen, current},
 };
 
@@ -175,11 +175,10 @@ fn unlike(
     status: &ReleasePlanStatus,
     world: &World<'_>,
 ) -> impl Iterator<Item = Unseen> {
-    let scope = scope.iter().filter(|_| !is_touched_after_failure(status));
-    scope.filter_map(|component| {
+    scope.iter().filter_map(|component| {
         let reference = component.target.to_ref();
         let known = status.components.iter().find(|c| c.workload == reference)?;
-        let judged = known.live_digest.as_ref()?;
+        let judged = known.looked_at()?;
         let live = world.deployments.get(component.target.name.as_str())?;
         let digest = &live.spec.template.digest;
         (!digest.is_empty() && digest != judged).then(|| Unseen {

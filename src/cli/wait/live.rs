@@ -27,7 +27,6 @@ use crate::{
     },
     config_maps::{Contents, MAX_BYTES},
     fields::canon,
-    machine::is_touched_after_failure,
 };
 
 /// Time between two looks while the operator has not seen a change.
@@ -212,7 +211,7 @@ impl Live {
         let skipped = |name: &&String| rests == Rests::Stopped && self.with_contents.contains(name);
         let names = self.named.iter().chain(&self.followed);
         let names: Vec<&String> = names.filter(|name| !skipped(name)).collect();
-        if names.is_empty() || plan.status.as_ref().is_some_and(is_touched_after_failure) {
+        if names.is_empty() {
             return Ok(Vec::new());
         }
         let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
@@ -317,7 +316,7 @@ fn is_seen(seen: Option<&ConfigMapStatus>, live: Option<&ConfigMap>, rests: Rest
 fn judged(plan: &StoredPlan) -> HashMap<&str, &str> {
     let components = plan.status.iter().flat_map(|status| &status.components);
     components
-        .filter_map(|c| Some((c.workload.name.as_deref()?, c.live_digest.as_deref()?)))
+        .filter_map(|c| Some((c.workload.name.as_deref()?, c.looked_at()?)))
         .collect()
 }
 
