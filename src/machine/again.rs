@@ -323,7 +323,6 @@ pub(super) fn contents_in_release(
 ) -> Result<bool, Obstacle> {
     let coming = coming(ctx, view, live, frozen);
     if coming == Coming::Nothing {
-        gone(ctx, view.index);
         return Ok(false);
     }
     if coming == Coming::Again && turn(ctx, view.index, frozen, true) != Turn::Due {

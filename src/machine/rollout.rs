@@ -215,6 +215,7 @@ fn walk(
             });
             continue;
         }
+        again::gone(ctx, index);
         let at = is_at(workload, frozen, &touched);
         let begun = !at && has_begun(ctx, workload, frozen, &scope.target);
         if !at {

@@ -90,6 +90,17 @@ fn a_touch_that_is_not_healthy_leaves_the_verdict() {
             sim.deployment("cart").set_image("cart:8-crash");
         }
         sim.run(2);
+        let seen = sim.status.components[0].looked_at().unwrap().to_owned();
+        assert_eq!(
+            seen,
+            crate::fields::canon::digest(&sim.deployments["cart"].template)
+        );
+        assert_eq!(
+            (sim.phase(), sim.reason(), sim.stalled()),
+            (Phase::Failed, "BaselineUnavailable", false),
+            "it may still get available"
+        );
+        sim.run(600);
         holds(&mut sim, Phase::Failed, "ReleaseFailed", &name);
         assert!(says(&sim).contains("not available"), "{}", says(&sim));
         sim.want("cart", "cart:3");
@@ -297,4 +308,39 @@ fn a_first_release_is_recorded_with_what_it_changes() {
     for change in ["image: cart:1-crash → cart:2", "args", "priorityClassName"] {
         assert!(changes.contains(change), "{changes}");
     }
+}
+
+/// What only marks a template makes no other content of it, here as elsewhere.
+#[test]
+fn a_label_and_a_restart_are_no_repair() {
+    let mut web = followed("web");
+    web["after"] = json!([]);
+    let mut cart = component("cart", "cart:2");
+    cart["after"] = json!(["web"]);
+    let spec = json!({"components": [web, cart], "progressDeadline": "60s"});
+    let mut sim = Sim::new(spec, &[("cart", "cart:1"), ("web", "web:1-unready")]);
+    sim.checked = true;
+    sim.deployment("web").restart("before");
+    is_failed(&mut sim);
+    let name = revision(&sim);
+    let path = ["f:metadata", "f:labels", "f:team"];
+    sim.deployment("web").edit(&path, json!("blue"));
+    sim.deployment("web").restart("again");
+    sim.deployment("web").repair();
+    sim.run_until("the baseline", |sim| sim.phase() == Phase::Stable);
+    sim.run(5);
+    holds(&mut sim, Phase::Stable, "RolledBack", &name);
+    assert_eq!(sim.image("cart"), "cart:1");
+}
+
+/// Only who changed a workload made something of it.
+#[test]
+fn a_plan_that_goes_back_to_what_failed_before_touched_nothing() {
+    let mut sim = failed();
+    sim.want("cart", "cart:3-crash");
+    sim.run_until("the next failure", |sim| sim.results().len() == 2);
+    sim.want("cart", "cart:2-crash");
+    sim.run(20);
+    assert_eq!(sim.reason(), "ReleaseFailed");
+    assert!(says(&sim).contains("stay as they are"), "{}", says(&sim));
 }

@@ -12,6 +12,7 @@ mod again;
 mod baseline;
 mod became;
 mod begun;
+mod coming;
 mod commands;
 mod configuration;
 mod contents;

@@ -1,0 +1,261 @@
+//! Refused content that comes again after other content was released: it is on
+//! record before it is put back, and nothing ends well beside it in silence.
+
+use serde_json::{Value, json};
+
+use super::{commands::undo, sim::*};
+use crate::api::{Phase, Reason, ReleaseResult};
+
+const MAP: &str = "settings";
+const BAD: &str = "web:2-unready";
+
+/// `cart` is templated, `web` is followed and reads a ConfigMap.
+fn started(cart: &str) -> Sim {
+    let spec = json!({
+        "components": [component("cart", cart), reading("web", MAP)],
+        "progressDeadline": "60s",
+    });
+    let mut sim = Sim::new(spec, &[("cart", cart), ("web", "web:1")]);
+    sim.checked = true;
+    sim.configure(MAP, "1");
+    sim.run(60);
+    assert!(sim.ready(), "{:#?}", sim.status);
+    sim
+}
+
+fn refuse(sim: &mut Sim) {
+    bad(sim);
+    sim.run_to_the_end();
+    sim.run(5);
+    assert_eq!((sim.image("web"), &*sim.config_maps[MAP]), ("web:1", "1"));
+}
+
+fn bad(sim: &mut Sim) {
+    sim.configure(MAP, "2");
+    sim.deployment("web").set_image(BAD);
+}
+
+/// A template and contents of `web` were refused, and others of both released since.
+fn corrected() -> Sim {
+    let mut sim = started("cart:1");
+    refuse(&mut sim);
+    sim.configure(MAP, "3");
+    sim.deployment("web").set_image("web:3");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert!(sim.ready(), "{:#?}", sim.status);
+    sim
+}
+
+fn sent(sim: &mut Sim) {
+    sim.want("cart", "cart:2-slow");
+    sim.run_until("it is sent", |sim| sim.image("cart") == "cart:2-slow");
+}
+
+fn state(sim: &Sim) -> (&str, &str, &str) {
+    (sim.image("cart"), sim.image("web"), &sim.config_maps[MAP])
+}
+
+/// Neither is it released by half, nor does it read as released.
+#[test]
+fn a_crash_after_any_write_hides_no_refused_content_that_came_again() {
+    for in_release in [false, true] {
+        let mut start = corrected();
+        if in_release {
+            sent(&mut start);
+        }
+        let releases = start.status.history.len();
+        for crash in 1.. {
+            let mut sim = start.clone();
+            sim.crash_at = Some(sim.writes + crash);
+            bad(&mut sim);
+            sim.run(120);
+            let cart = if in_release { "cart:2-slow" } else { "cart:1" };
+            assert_eq!(state(&sim), (cart, "web:3", "3"), "after {crash}");
+            assert_eq!(
+                sim.reason(),
+                "RolledBack",
+                "after {crash}: {:#?}",
+                sim.status
+            );
+            let made = 1 + usize::from(in_release);
+            assert_eq!(sim.status.history.len(), releases + made, "after {crash}");
+            if sim.crash_at.is_some() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_release_that_is_taken_back_tells_what_came_beside_it() {
+    let mut sim = corrected();
+    sent(&mut sim);
+    bad(&mut sim);
+    sim.run(5);
+    assert_eq!(sim.told(Reason::Reasserted), 1);
+    sim.want("cart", "cart:1");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert_eq!(state(&sim), ("cart:1", "web:3", "3"));
+    assert_eq!(sim.reason(), "RolledBack");
+}
+
+#[test]
+fn no_release_ends_well_while_refused_contents_are_there() {
+    let mut start = started("cart:1");
+    refuse(&mut start);
+    start.want("cart", "cart:1-other");
+    start.run_to_the_end();
+    start.run(5);
+    assert!(start.ready(), "{:#?}", start.status);
+    sent(&mut start);
+    for after in 0..20 {
+        let mut sim = start.clone();
+        sim.run(after);
+        sim.configure(MAP, "2");
+        for _ in 0..60 {
+            sim.tick();
+            let put_back = sim.config_maps[MAP] == "1";
+            assert!(!sim.ready() || put_back, "after {after}: {:#?}", sim.status);
+        }
+        assert_eq!(state(&sim), ("cart:2-slow", "web:1", "1"), "after {after}");
+        assert_eq!(sim.reason(), "RolledBack", "after {after}");
+    }
+}
+
+/// The first template of `cart` gets ready slowly.
+#[test]
+fn refused_content_that_comes_in_an_undo_of_others_does_not_hold_it() {
+    for contents in [true, false] {
+        let mut sim = started("cart:1-slow");
+        refuse(&mut sim);
+        let first = sim.status.stable_revision.clone().unwrap();
+        for image in ["cart:2", "cart:3"] {
+            sim.want("cart", image);
+            sim.run_to_the_end();
+            sim.run(5);
+        }
+        undo(&mut sim, &first);
+        sim.run_until("it is sent", |sim| sim.image("cart") == "cart:1-slow");
+        if contents {
+            sim.configure(MAP, "2");
+        }
+        sim.deployment("web").set_image(BAD);
+        sim.run_to_the_end();
+        sim.run(5);
+        assert_eq!(state(&sim), ("cart:1-slow", "web:1", "1"));
+        assert_eq!(sim.told(Reason::Reasserted), 1, "{:#?}", sim.events);
+        assert!(sim.results().contains(&ReleaseResult::Succeeded));
+    }
+}
+
+/// Each coming is awaited, in a release as at rest.
+#[test]
+fn a_correction_in_one_apply_is_released_whole_also_after_a_put_back() {
+    for in_release in [false, true] {
+        let mut sim = corrected();
+        if in_release {
+            sent(&mut sim);
+        }
+        bad(&mut sim);
+        sim.run(6);
+        assert_eq!((sim.image("web"), &*sim.config_maps[MAP]), ("web:3", "3"));
+        sim.configure(MAP, "2");
+        sim.pass();
+        sim.run(1);
+        sim.deployment("web").set_image("web:4");
+        sim.run(120);
+        assert_eq!((sim.image("web"), &*sim.config_maps[MAP]), ("web:4", "2"));
+        assert!(sim.ready(), "{:#?}", sim.status);
+    }
+}
+
+/// The other half of it was taken away.
+#[test]
+fn half_of_an_apply_whose_other_half_was_put_back_is_no_success() {
+    let mut sim = corrected();
+    sim.want("cart", "cart:1");
+    sent(&mut sim);
+    bad(&mut sim);
+    sim.run(6);
+    sim.deployment("web").set_image("web:5");
+    sim.run(120);
+    assert_eq!(state(&sim), ("cart:2-slow", "web:5", "3"));
+    assert_eq!(sim.reason(), "RolledBack", "contents of then are not live");
+}
+
+/// `web` is taken back in the release of its correction, whose contents are those
+/// that were refused with what failed.
+#[test]
+fn a_template_that_is_taken_back_is_no_refused_content() {
+    for beside in [true, false] {
+        let mut sim = started("cart:1");
+        refuse(&mut sim);
+        sim.edit(|spec| spec["bakeTime"] = json!("60s"));
+        if beside {
+            sim.want("cart", "cart:2");
+        }
+        sim.configure(MAP, "2");
+        sim.deployment("web").set_image("web:3");
+        sim.run_until("it bakes", |sim| sim.reason() == "Baking");
+        sim.deployment("web").set_image("web:1");
+        sim.run_to_the_end();
+        sim.run(100);
+        let cart = if beside { "cart:2" } else { "cart:1" };
+        assert_eq!(state(&sim), (cart, "web:1", "1"));
+        assert_eq!(sim.told(Reason::Reasserted), 0, "{:#?}", sim.events);
+        let last = if beside {
+            ReleaseResult::Succeeded
+        } else {
+            ReleaseResult::Reverted
+        };
+        assert_eq!(sim.results().last(), Some(&last));
+    }
+}
+
+#[test]
+fn what_was_told_long_ago_is_told_by_no_later_release() {
+    let mut sim = corrected();
+    sim.edit(|spec| spec["paused"] = json!(true));
+    sim.want("cart", "cart:2");
+    sim.run(5);
+    bad(&mut sim);
+    sim.run(3600);
+    assert_eq!(state(&sim), ("cart:1", "web:3", "3"));
+    sim.edit(|spec| spec["paused"] = json!(false));
+    sim.run_to_the_end();
+    sim.run(5);
+    assert!(sim.ready(), "{:#?}", sim.status);
+}
+
+/// From the release on in which its template leaves the plan, what somebody sets is
+/// new content.
+#[test]
+fn new_content_of_a_workload_whose_template_left_the_plan_is_not_written_over() {
+    for fails in [false, true] {
+        let mut sim = Sim::settled(
+            templated(&[("cart", "cart:1"), ("web", "web:1")]),
+            &[("cart", "cart:1"), ("web", "web:1")],
+        );
+        let image = if fails {
+            "cart:2-unready"
+        } else {
+            "cart:2-slow"
+        };
+        sim.edit(|spec| {
+            let components: Value = json!([component("cart", image), followed("web")]);
+            spec["components"] = components;
+            spec["progressDeadline"] = json!("60s");
+        });
+        sim.run_until("it is sent", |sim| sim.image("cart") == image);
+        sim.run(2);
+        sim.deployment("web").set_image("web:9");
+        sim.run_to_the_end();
+        sim.run(200);
+        assert_eq!(sim.phase(), Phase::Stable);
+        let web = if fails { "web:1" } else { "web:9" };
+        assert_eq!(sim.image("web"), web, "{:#?}", sim.status.history);
+        assert_eq!(sim.told(Reason::Superseded), 1);
+    }
+}
