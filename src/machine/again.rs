@@ -135,18 +135,27 @@ pub(super) fn turn(ctx: &mut Context<'_>, index: usize, wanted: &Frozen, can: bo
         .map(|seen| ctx.now().duration_since(seen.at.0));
     let part = part(ctx, index, wanted);
     let (again, turn) = match (seen, age) {
+        (Some(seen), _) if !seen.gone && seen.part != joined(seen.part, part) => {
+            // More of it came, and the rest of the apply may be on its way still.
+            ctx.wake_in(Duration::try_from(REST).unwrap_or_default());
+            let more = RefusedAgain {
+                at: ctx.micros(),
+                part: joined(seen.part, part),
+                ..seen
+            };
+            (more, Turn::Awaits)
+        }
         (Some(seen), Some(age)) if !seen.gone && age < REST => {
             ctx.wake_in(Duration::try_from(REST - age).unwrap_or_default());
-            let part = joined(seen.part, part);
-            (RefusedAgain { part, ..seen }, Turn::Awaits)
+            (seen, Turn::Awaits)
         }
+        (Some(seen), _) if !seen.gone && are_others_awaited(ctx) => (seen, Turn::Awaits),
         (Some(seen), _) if !seen.gone && (seen.put_back || !can) => (seen, Turn::Due),
         (Some(seen), _) if !seen.gone => {
             withdraw(ctx, index, &revision, wanted);
             ctx.wake_in(Duration::ZERO);
             let entered = RefusedAgain {
                 put_back: true,
-                part: joined(seen.part, part),
                 ..seen
             };
             (entered, Turn::Enters)
@@ -169,6 +178,15 @@ pub(super) fn turn(ctx: &mut Context<'_>, index: usize, wanted: &Frozen, can: bo
         component.refused_again = Some(again);
     }
     turn
+}
+
+/// Whether what came again of any workload is younger than that: one apply sets one
+/// after the other.
+fn are_others_awaited(ctx: &Context<'_>) -> bool {
+    let now = ctx.now();
+    let components = ctx.status.components.iter();
+    let mut again = components.filter_map(|component| component.refused_again.as_ref());
+    again.any(|again| !again.gone && now.duration_since(again.at.0) < REST)
 }
 
 /// Notes that a workload has no refused content any more: the next is awaited anew.

@@ -73,9 +73,7 @@ pub(super) fn run(
             let none = FieldSet::default();
             let fields = ways::fields(&workload.template, &wanted.template, &none);
             let (writer, target) = (rivals::writer(workload), &view.scope.target);
-            let text = format!(
-                "{writer} changed what the plan holds in {target}: {fields}; it is set again"
-            );
+            let text = rivals::text(target, workload, &fields);
             due.push(Due {
                 index: view.index,
                 action,

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     api::{Cause, RETRY},
-    plan::is_gone_from_plan,
+    plan::{Target, is_gone_from_plan},
 };
 
 /// Who changed a workload, by field manager.
@@ -19,6 +19,14 @@ pub(super) fn writer(workload: &Workload) -> String {
     } else {
         format!("field manager {}", workload.managers.join(" or "))
     }
+}
+
+/// What is told where somebody changed fields that the plan holds.
+pub(super) fn text(target: &Target, workload: &Workload, fields: &str) -> String {
+    format!(
+        "{} changed what the plan holds in {target}: {fields}; it is set again",
+        writer(workload)
+    )
 }
 
 /// Says who fights over which fields of a workload.

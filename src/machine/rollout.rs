@@ -451,12 +451,19 @@ fn promote(
         }
         return false;
     }
+    let written = ctx.component(view.index).map(|c| c.written_at.len());
+    let taken_back = written.is_some_and(|written| written > 0);
     may_write(ctx, view.index, 1 + stable::REASSERTIONS);
     if let Some(component) = ctx.component(view.index) {
         component.state = Some(ComponentState::Updating);
     }
     if coming == Coming::Again {
         again::tell_in_release(ctx, view, workload);
+    } else if taken_back && coming == Coming::Nothing {
+        let touched = held_fields(ctx, view.scope, frozen);
+        let fields = ways::fields(&workload.template, &frozen.template, &touched);
+        let text = rivals::text(&view.scope.target, workload, &fields);
+        ctx.tell(true, Reason::Reasserted, &text);
     }
     for write in contents {
         ctx.act_once(write);

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     Action, Scope, Workload, adopt,
-    again::CAME_AGAIN,
+    again::{self, CAME_AGAIN},
     contents,
     context::{Context, View, is_complete},
     desired::{Desired, desired},
@@ -103,7 +103,10 @@ pub(super) fn run(ctx: &mut Context<'_>, plan: &Plan) {
     if let Some(obstacle) = reasserted.lost {
         return obstructed(ctx, obstacle.reason, &obstacle.message);
     }
-    if let Some(text) = reasserted.contended {
+    if let Some(mut text) = reasserted.contended {
+        if desired.changed() {
+            text.push_str(". New content waits until then");
+        }
         return report::stalled(ctx, Reason::Contended, &text);
     }
     if reasserted.waits {
@@ -219,10 +222,8 @@ fn is_edited(ctx: &Context<'_>, plan: &Plan) -> bool {
 }
 
 fn told(ctx: &mut Context<'_>) {
-    // What came again is told by now, whatever comes next.
-    for component in &mut ctx.status.components {
-        component.refused_again = None;
-    }
+    // What came again is told by now, unless the rest of the apply begins a release.
+    again::expire(ctx);
     report::judged(ctx);
 }
 

@@ -259,3 +259,41 @@ fn new_content_of_a_workload_whose_template_left_the_plan_is_not_written_over() 
         assert_eq!(sim.told(Reason::Superseded), 1);
     }
 }
+
+/// An apply that takes longer than the rest of it is awaited is told, and what went
+/// back with it is new beside the correction.
+#[test]
+fn a_correction_that_comes_long_after_the_rest_is_told_and_can_be_had_by_the_same_apply() {
+    for wait in 0..9 {
+        let mut sim = started("cart:1");
+        let all = |sim: &mut Sim, cart: &str, wait: usize| {
+            sim.configure(MAP, "2");
+            sim.run(wait.min(1));
+            sim.deployment("web").set_image("web:2");
+            sim.run(wait);
+            sim.want("cart", cart);
+        };
+        all(&mut sim, "cart:2-crash", 0);
+        sim.run_to_the_end();
+        sim.run(30);
+        assert_eq!(
+            (state(&sim), sim.reason()),
+            (("cart:1", "web:1", "1"), "RolledBack")
+        );
+        all(&mut sim, "cart:3", wait);
+        sim.run(100);
+        if wait > 2 {
+            assert_eq!(state(&sim), ("cart:3", "web:1", "1"), "after {wait}");
+            assert_eq!(
+                sim.reason(),
+                "RolledBack",
+                "after {wait}: {:#?}",
+                sim.status
+            );
+            all(&mut sim, "cart:3", wait);
+            sim.run(100);
+        }
+        assert_eq!(state(&sim), ("cart:3", "web:2", "2"), "after {wait}");
+        assert!(sim.ready(), "after {wait}: {:#?}", sim.status);
+    }
+}
