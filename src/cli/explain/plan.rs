@@ -21,9 +21,7 @@ use crate::{
             later::passed_by,
         },
     },
-    plan::{
-        Plan, abortable, as_seen, current, failed, is_gone_from_plan, retryable, unbegun, undoable,
-    },
+    plan::{Plan, abortable, as_seen, current, is_gone_from_plan, retryable, unbegun, undoable},
 };
 
 /// Why a plan is where it is.
@@ -222,11 +220,8 @@ fn order(name: &str, revision: &str, plan: Option<&Plan>, status: &ReleasePlanSt
     if moving && !back {
         return "waits until the release or rollback in progress has ended".to_owned();
     }
-    let is_gone = || {
-        stage != Some(Stage::Stopped)
-            && failed(status) != Some(revision)
-            && is_gone_from_plan(status, plan.content(), revision)
-    };
+    let is_gone =
+        || stage != Some(Stage::Stopped) && is_gone_from_plan(status, plan.content(), revision);
     let text = match name {
         UNDO if back || undoable(status).contains(&revision) => NEXT,
         RETRY if retryable(status).contains(&revision) && is_gone() => {

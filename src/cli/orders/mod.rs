@@ -6,6 +6,7 @@
 
 mod before;
 pub(super) mod order;
+mod retry;
 
 #[cfg(test)]
 mod tests;
@@ -83,7 +84,8 @@ pub struct UndoArgs {
 /// Arguments of `retry`.
 #[derive(Args, Clone, Debug)]
 pub struct RetryArgs {
-    /// The revision to try again [default: what failed last].
+    /// The revision to try again [default: what the plan stands on now: what stopped,
+    /// failed or is held].
     #[arg(long, value_name = "REVISION", value_parser = crate::cli::names::object)]
     #[arg(add = super::completion::retryable_revisions())]
     revision: Option<String>,

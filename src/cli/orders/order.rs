@@ -11,24 +11,20 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
-use super::before::{Before, before, is_live, renamed};
+use super::{
+    before::{Before, before, is_live, renamed},
+    retry::retry,
+};
 use crate::{
     api::{
-        ABORT, Cause, ConditionType, Phase, RETRY, Reason, RefusedContent, ReleasePlanStatus,
-        Stage, StoredPlan, UNDO,
+        ABORT, Cause, ConditionType, Phase, RETRY, Reason, ReleasePlanStatus, Stage, StoredPlan,
+        UNDO,
     },
     cli::{
         access::quoted,
-        status::{
-            Caller,
-            held::{comes_again, held},
-            pods::age,
-        },
+        status::{Caller, pods::age},
     },
-    plan::{
-        Plan, abortable, as_seen, current, failed, is_gone_from_plan, is_lost, retryable, unbegun,
-        undoable,
-    },
+    plan::{abortable, is_lost, undoable},
 };
 
 /// For how long the operator takes an abort that is given again for the same one.
@@ -78,7 +74,7 @@ pub(super) struct Refusal {
     pub(super) soon: bool,
 }
 
-fn refusal<T>(message: String, hint: impl Into<String>) -> Result<T, Refusal> {
+pub(super) fn refusal<T>(message: String, hint: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal {
         message,
         hint: hint.into(),
@@ -87,18 +83,18 @@ fn refusal<T>(message: String, hint: impl Into<String>) -> Result<T, Refusal> {
 }
 
 /// The plan that an order is about, and how commands about it are written.
-struct About<'a> {
-    name: &'a str,
-    namespace: &'a str,
-    caller: &'a Caller,
+pub(super) struct About<'a> {
+    pub(super) name: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) caller: &'a Caller,
 }
 
 impl About<'_> {
-    fn command(&self, verb: &str, more: &str) -> String {
+    pub(super) fn command(&self, verb: &str, more: &str) -> String {
         self.caller.command(verb, self.name, more, self.namespace)
     }
 
-    fn history(&self) -> String {
+    pub(super) fn history(&self) -> String {
         self.command("history", "")
     }
 
@@ -302,98 +298,6 @@ fn abort<'a>(
     }
 }
 
-fn retry<'a>(
-    about: &About<'_>,
-    plan: &StoredPlan,
-    status: &'a ReleasePlanStatus,
-    named: Option<&'a str>,
-) -> Result<&'a str, Refusal> {
-    let name = about.name;
-    let known = retryable(status);
-    let content_of = as_seen(plan).ok();
-    let content = content_of.as_ref().map(Plan::content);
-    let stopped = current(status).or_else(|| failed(status));
-    // Content that has left the plan cannot be tried again.
-    let gone = |revision: &str| {
-        content.is_some_and(|content| is_gone_from_plan(status, content, revision))
-    };
-    // Nor is what is on its way again anyway.
-    let comes = |revision: &str| {
-        let mut refused = status.refused.iter().filter(|r| r.revision == revision);
-        let asked = |r: &RefusedContent| content.is_some() && r.spec.as_deref() == content;
-        refused.any(|r| asked(r) && comes_again(content_of.as_ref(), status, r))
-    };
-    let applies = |revision: &str| stopped == Some(revision) || !gone(revision) && !comes(revision);
-    // What holds the plan is what it asks for, and what is live needs no release.
-    let holds = held(content_of.as_ref(), status).map(|(refused, _)| refused.revision.as_str());
-    let holds = holds.filter(|_| stopped.is_none_or(|stopped| !known.contains(&stopped)));
-    let stable = status.stable_revision.as_deref();
-    let others: Vec<&&str> = known.iter().filter(|name| Some(**name) != stable).collect();
-    let mut latest = others.iter().rev().copied();
-    let default = holds
-        .and_then(|holds| others.iter().copied().find(|name| **name == holds))
-        .filter(|name| applies(name))
-        .or_else(|| latest.find(|name| applies(name)));
-    match (default, named) {
-        (_, Some(named)) if known.contains(&named) => Ok(named),
-        (Some(last), None) => Ok(last),
-        (Some(last), Some(named)) => refusal(
-            format!(
-                "{name} has not refused {named}; refused or failed are: {}",
-                known.join(", ")
-            ),
-            about.command("retry", &format!("--revision {last}")),
-        ),
-        (None, None) if others.iter().any(|name| comes(name)) => {
-            let coming: Vec<&str> = others.iter().map(|n| **n).filter(|n| comes(n)).collect();
-            refusal(
-                format!(
-                    "what was refused of {name} ({}) comes again by itself, beside other content of what failed: {}",
-                    coming.join(", "),
-                    now(status)
-                ),
-                about.command("status", ""),
-            )
-        }
-        (None, None) if !others.is_empty() => refusal(
-            format!(
-                "what was refused of {name} is no longer what it asks for ({}): {}",
-                known.join(", "),
-                now(status)
-            ),
-            format!(
-                "with its content in the plan again, name it with --revision: {}",
-                about.history()
-            ),
-        ),
-        (None, Some(named)) if !known.is_empty() => refusal(
-            format!(
-                "{name} has not refused {named}; refused or failed are: {}",
-                known.join(", ")
-            ),
-            about.history(),
-        ),
-        (None, _) if !known.is_empty() => refusal(
-            format!(
-                "{} is stable, and nothing else was refused of {name}: {}",
-                known.join(", "),
-                now(status)
-            ),
-            match unbegun(status) {
-                Some(to) => format!(
-                    "to take the undo back: {}",
-                    about.command("abort", &format!("--revision {to}"))
-                ),
-                None => about.history(),
-            },
-        ),
-        (None, _) => refusal(
-            format!("{name} has nothing to try again: {}", now(status)),
-            about.history(),
-        ),
-    }
-}
-
 fn undo(
     about: &About<'_>,
     status: &ReleasePlanStatus,
@@ -535,7 +439,7 @@ fn revision_of(verb: Verb, plan: &StoredPlan) -> Option<String> {
 }
 
 /// What is so now, in a few words.
-fn now(status: &ReleasePlanStatus) -> String {
+pub(super) fn now(status: &ReleasePlanStatus) -> String {
     match (status.phase, &status.stable_revision) {
         (None, _) => "the operator has not looked at it yet".to_owned(),
         (Some(Phase::Stable), Some(stable)) => format!("it is Stable on {stable}"),

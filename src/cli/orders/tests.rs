@@ -138,6 +138,82 @@ fn a_retry_is_never_of_what_holds_the_plan_but_has_left_it() {
         .assert_eq(&sent(Verb::Retry, &gone, None));
 }
 
+/// What was refused of a workload that the plan follows, and corrected since, would
+/// put content live again that is known to be bad.
+#[test]
+fn a_retry_without_a_name_is_only_of_what_the_plan_stands_on() {
+    let corrected = |plan: &mut serde_json::Value| {
+        rolled_back(plan);
+        let status = &mut plan["status"];
+        status["stableRevision"] = json!("shop-dddd");
+        status["conditions"] =
+            super::super::testing::conditions("True", "Released", "shop-dddd is released");
+        status["refused"][0]["live"] =
+            json!([{"workload": {"kind": "Deployment", "name": "web"}, "digest": "d"}]);
+        let mut record = status["history"][0].clone();
+        (record["revision"], record["number"]) = (json!("shop-dddd"), json!(3));
+        status["history"].as_array_mut().unwrap().push(record);
+    };
+    let healthy = with(corrected);
+    expect!["nothing that was refused of shop is what it stands on now: it is Stable on shop-dddd; shop-cccc was refused at 2026-03-01 11:50:00Z, ContainerRestarts of component web | to release that nevertheless: belay retry shop --revision shop-cccc -n s"]
+        .assert_eq(&sent(Verb::Retry, &healthy, None));
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-cccc"]
+        .assert_eq(&sent(Verb::Retry, &healthy, Some("shop-cccc")));
+    assert_eq!(order::retry_of(&healthy), None);
+    // The correction is on its way: the bad content would come once it has ended.
+    let moving = with(|plan| {
+        corrected(plan);
+        plan["status"]["phase"] = json!("RollingOut");
+        plan["status"]["release"] =
+            serde_json::to_value(rolling_out().status.unwrap().release.unwrap()).unwrap();
+        plan["status"]["conditions"] =
+            super::super::testing::conditions("False", "Promoting", "waiting");
+    });
+    let told = sent(Verb::Retry, &moving, None);
+    assert!(told.starts_with("nothing that was refused"), "{told}");
+    // Another writer sets it again.
+    let contended = with(|plan| {
+        corrected(plan);
+        plan["status"]["conditions"] = super::super::testing::conditions("False", "Contended", "");
+    });
+    assert_eq!(order::retry_of(&contended).as_deref(), Some("shop-cccc"));
+}
+
+/// The webhook takes no other one, and `Ready` names it.
+#[test]
+fn of_several_first_releases_that_failed_a_retry_is_of_what_the_plan_says() {
+    let asks = crate::plan::Plan::parse(&with(|_| {}).spec).unwrap();
+    let failed = |specs: [&str; 2]| {
+        with(|plan| {
+            let status = &mut plan["status"];
+            status["phase"] = json!("Failed");
+            status["stableRevision"] = json!(null);
+            status["conditions"] =
+                super::super::testing::conditions("False", "ReleaseFailed", "failed");
+            let mut record = status["history"][0].clone();
+            record["kind"] = json!("First");
+            record["result"] = json!("Failed");
+            record["from"] = json!(null);
+            let mut later = record.clone();
+            (record["revision"], later["revision"]) = (json!("shop-two"), json!("shop-three"));
+            status["history"] = json!([record, later]);
+            let refused = |revision: &str, spec: &str| {
+                json!({"revision": revision, "spec": spec, "cause": "ProgressDeadlineExceeded",
+                       "component": "cart", "message": "m", "at": "2026-03-01T11:50:00Z"})
+            };
+            status["refused"] = json!([
+                refused("shop-two", specs[0]),
+                refused("shop-three", specs[1])
+            ]);
+        })
+    };
+    let back = failed([asks.content(), "other"]);
+    assert_eq!(order::retry_of(&back).as_deref(), Some("shop-two"));
+    let later = failed(["other", asks.content()]);
+    assert_eq!(order::retry_of(&later).as_deref(), Some("shop-three"));
+    assert_eq!(order::retry_of(&failed(["a", "b"])), None);
+}
+
 #[test]
 fn a_retry_is_not_of_what_is_being_released_already() {
     let asks = crate::plan::Plan::parse(&with(|_| {}).spec).unwrap();
