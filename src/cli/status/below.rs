@@ -199,8 +199,9 @@ fn fail_fast(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentVi
         many => format!("{many} times"),
     };
     let restarted = format!("as soon as a container has restarted {times}");
-    let due = |pod: &&&PodTrouble| pod.restarts >= limit && pod.reason == "CrashLoopBackOff";
-    // An operator that runs ends it with the restart that makes it due.
+    // An operator that runs ends it with the restart that makes it due, whatever the
+    // container does by then.
+    let due = |pod: &&&PodTrouble| pod.restarts >= limit;
     let due = new.iter().filter(due);
     let due = due.filter_map(|pod| restarted_at(pod, limit));
     if let Some(due) = due
