@@ -1,5 +1,7 @@
 //! What the doctor says to which facts.
 
+mod absent;
+
 use expect_test::expect_file;
 use k8s_openapi::{
     ByteString,
