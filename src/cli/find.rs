@@ -336,12 +336,13 @@ pub fn holder<'a>(deployment: &str, all: &'a [StoredPlan]) -> Option<&'a StoredP
 fn missing(target: &Target, namespace: &str, access: &Access) -> CliError {
     let flags = access.kubectl_flags(namespace).join(" ");
     let hint = format!("to see the plans that there are: kubectl get releaseplans {flags}");
-    let what = match target.kind {
-        Kind::Plan => target.to_string(),
-        Kind::Deployment => format!("a plan that holds {target}"),
-    };
+    if target.kind == Kind::Deployment {
+        let message =
+            format!("no plan of namespace {namespace} names {target}, which may not exist either");
+        return CliError::refused(message, hint);
+    }
     CliError::NotFound {
-        what,
+        what: target.to_string(),
         namespace: namespace.to_owned(),
         hint: Some(hint),
     }
@@ -396,7 +397,7 @@ mod tests {
         let error = error.to_string();
         assert_eq!(
             error,
-            "a plan that holds deployment/web not found in namespace s"
+            "no plan of namespace s names deployment/web, which may not exist either"
         );
     }
 
