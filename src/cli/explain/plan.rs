@@ -10,8 +10,8 @@ use k8s_openapi::{
 use super::model::{Content, Limit, Measure, PlanExplanation, Refused, Waiting};
 use crate::{
     api::{
-        ABORT, ConditionType, GatewayDuration, OnFailure, RETRY, RefusedContent, ReleasePlanStatus,
-        Stage, StoredPlan, UNDO,
+        ABORT, Cause, ConditionType, GatewayDuration, OnFailure, RETRY, RefusedContent,
+        ReleasePlanStatus, Stage, StoredPlan, UNDO,
     },
     cli::{
         meanwhile::waits,
@@ -19,6 +19,7 @@ use crate::{
             PlanStatus,
             held::{comes_again, held},
             later::passed_by,
+            undone::failed_before,
         },
     },
     plan::{Plan, abortable, as_seen, current, is_gone_from_plan, retryable, unbegun, undoable},
@@ -169,6 +170,9 @@ fn refused(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Refused> {
         current: last.is_some_and(|last| last.revision == refused.revision),
         corrected: refused.corrected,
         comes_again: again.contains(&refused),
+        failed_before: Some(&refused.revision)
+            .filter(|_| refused.cause == Cause::Undone)
+            .and_then(|revision| failed_before(status, revision)),
     })
     .collect()
 }

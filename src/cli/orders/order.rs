@@ -22,7 +22,7 @@ use crate::{
     },
     cli::{
         access::quoted,
-        status::{Caller, pods::age},
+        status::{Caller, pods::age, undone::remark},
     },
     plan::{abortable, is_lost, undoable},
 };
@@ -59,7 +59,7 @@ pub(super) enum Order {
     },
     /// `spec.paused`.
     Paused(bool),
-    /// It is so already.
+    /// It is so already; what is said of the plan.
     Nothing(String),
 }
 
@@ -178,18 +178,18 @@ impl Verb {
                 })
             }
             Self::Undo => undo(about, status, named),
-            Self::Retry => retry(about, plan, status, named).map(|r| annotation(RETRY, r)),
-            Self::Pause => Ok(paused(name, plan, true)),
-            Self::Resume => Ok(paused(name, plan, false)),
+            Self::Retry => retry(about, plan, status, named).map(|revision| {
+                let mut refused = status.refused.iter();
+                let undone = refused.find(|r| r.revision == revision && r.cause == Cause::Undone);
+                Order::Annotation {
+                    name: RETRY,
+                    revision: revision.to_owned(),
+                    note: undone.and_then(|refused| remark(status, refused)),
+                }
+            }),
+            Self::Pause => Ok(paused(plan, true)),
+            Self::Resume => Ok(paused(plan, false)),
         }
-    }
-}
-
-fn annotation(name: &'static str, revision: &str) -> Order {
-    Order::Annotation {
-        name,
-        revision: revision.to_owned(),
-        note: None,
     }
 }
 
@@ -214,21 +214,20 @@ pub(super) fn goes_back(plan: &StoredPlan, now: Timestamp) -> Option<Order> {
     let again = release.stage == Stage::Restore
         && failure.cause == Cause::Aborted
         && age(&since, now) < TWICE;
-    let name = plan.metadata.name.as_deref().unwrap_or_default();
     let stable = status.stable_revision.as_deref().unwrap_or_default();
     again.then(|| {
         Order::Nothing(format!(
-            "{name} was aborted a moment ago and goes back to {stable} already; to end that where it is, give the order again in {} s",
+            "was aborted a moment ago and goes back to {stable} already; to end that where it is, give the order again in {} s",
             TWICE.as_secs()
         ))
     })
 }
 
-fn paused(name: &str, plan: &StoredPlan, wanted: bool) -> Order {
+fn paused(plan: &StoredPlan, wanted: bool) -> Order {
     let is_paused = plan.spec["paused"].as_bool().unwrap_or_default();
     match (is_paused, wanted) {
-        (true, true) => Order::Nothing(format!("{name} is paused already")),
-        (false, false) => Order::Nothing(format!("{name} is not paused")),
+        (true, true) => Order::Nothing("is paused already".to_owned()),
+        (false, false) => Order::Nothing("is not paused".to_owned()),
         _ => Order::Paused(wanted),
     }
 }

@@ -74,7 +74,7 @@ fn an_abort_given_twice_ends_no_rollback_and_one_of_a_rollback_says_that_it_does
     };
     let (new, old) = ("2026-03-01T11:59:51.000000Z", "2026-03-01T11:59:50.000000Z");
     let again = |cause, since| order::goes_back(&back(cause, since), super::super::testing::noon());
-    expect![[r#"Some(Nothing("shop was aborted a moment ago and goes back to shop-bbbb already; to end that where it is, give the order again in 10 s"))"#]]
+    expect![[r#"Some(Nothing("was aborted a moment ago and goes back to shop-bbbb already; to end that where it is, give the order again in 10 s"))"#]]
         .assert_eq(&format!("{:?}", again("Aborted", new)));
     assert_eq!(again("Aborted", old), None);
     assert_eq!(again("ContainerRestarts", new), None);
@@ -304,11 +304,11 @@ fn an_undo_says_what_it_passes_over() {
         records.push(next);
     });
     let order = Verb::Undo.order(&plan, None, &Caller::default()).unwrap();
-    expect![[r#"Annotation { name: "belay.dev/undo", revision: "shop-aaaa", note: Some("shop-cccc is passed over: shop-bbbb was asked for by jane in its place") }"#]]
+    expect![[r#"Annotation { name: "belay.dev/undo", revision: "shop-aaaa", note: Some("shop-cccc is passed over: shop-bbbb was asked for by jane in the place of shop-cccc") }"#]]
         .assert_eq(&format!("{order:?}"));
     let mut oldest = plan;
     oldest.status.as_mut().unwrap().history.remove(0);
-    expect!["shop has no earlier revision to go to: it is Stable on shop-bbbb; shop-cccc is passed over: shop-bbbb was asked for by jane in its place | to go there nevertheless: belay undo shop --to shop-cccc -n s"]
+    expect!["shop has no earlier revision to go to: it is Stable on shop-bbbb; shop-cccc is passed over: shop-bbbb was asked for by jane in the place of shop-cccc | to go there nevertheless: belay undo shop --to shop-cccc -n s"]
         .assert_eq(&sent(Verb::Undo, &oldest, None));
 }
 
@@ -415,11 +415,11 @@ fn a_pause_is_the_one_field_and_is_not_sent_twice() {
     let plan = with(|_| {});
     expect![[r#"kubectl patch releaseplan/shop --type=merge -p '{"spec":{"paused":true}}'"#]]
         .assert_eq(&sent(Verb::Pause, &plan, None));
-    expect![[r#"Nothing("shop is not paused")"#]].assert_eq(&sent(Verb::Resume, &plan, None));
+    expect![[r#"Nothing("is not paused")"#]].assert_eq(&sent(Verb::Resume, &plan, None));
     let paused = with(|plan| plan["spec"]["paused"] = json!(true));
     expect![[r#"kubectl patch releaseplan/shop --type=merge -p '{"spec":{"paused":false}}'"#]]
         .assert_eq(&sent(Verb::Resume, &paused, None));
-    expect![[r#"Nothing("shop is paused already")"#]].assert_eq(&sent(Verb::Pause, &paused, None));
+    expect![[r#"Nothing("is paused already")"#]].assert_eq(&sent(Verb::Pause, &paused, None));
 }
 
 /// The webhook takes none, and would say so in words about annotations.
