@@ -187,8 +187,8 @@ async fn give(
         }
         match verb.order(&plan, revision, &caller) {
             Ok(order) => {
-                let again = order::goes_back(&plan, call.clock.now());
-                break again.filter(|_| verb == Verb::Abort).unwrap_or(order);
+                let again = order::again(verb, &plan, revision, &caller, call.clock.now());
+                break again.unwrap_or(order);
             }
             Err(refusal) => {
                 let soon = refusal.soon

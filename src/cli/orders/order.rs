@@ -204,9 +204,41 @@ fn stays(status: &ReleasePlanStatus) -> Option<String> {
         .then(|| format!("this ends the rollback to {stable} where it is: what is live stays"))
 }
 
-/// What is said of an abort that was given a moment ago, and that the operator would
-/// not take again.
-pub(super) fn goes_back(plan: &StoredPlan, now: Timestamp) -> Option<Order> {
+/// What is said of an order that was given a moment ago, and that would undo itself if
+/// it were given again: two people, or one who pressed twice, mean the same.
+pub(super) fn again(
+    verb: Verb,
+    plan: &StoredPlan,
+    named: Option<&str>,
+    caller: &Caller,
+    now: Timestamp,
+) -> Option<Order> {
+    match verb {
+        Verb::Abort => goes_back(plan, now),
+        Verb::Undo if named.is_none() => goes_already(plan, caller, now),
+        Verb::Undo | Verb::Retry | Verb::Pause | Verb::Resume => None,
+    }
+}
+
+/// An undo without a name goes to the stable revision while one is under way, which
+/// would take it back.
+fn goes_already(plan: &StoredPlan, caller: &Caller, now: Timestamp) -> Option<Order> {
+    let release = plan.status.as_ref()?.release.as_ref()?;
+    let goes_on = matches!(release.stage, Stage::Settle | Stage::Promote | Stage::Bake);
+    let since = Time(release.started_at.0);
+    let to = release.undo.as_ref()?;
+    let name = plan.metadata.name.as_deref().unwrap_or_default();
+    let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
+    (goes_on && age(&since, now) < TWICE).then(|| {
+        Order::Nothing(format!(
+            "goes to {to} already, as was asked a moment ago; to take that back: {}",
+            caller.command("abort", name, "", namespace)
+        ))
+    })
+}
+
+/// What is said of an abort that the operator would not take again.
+fn goes_back(plan: &StoredPlan, now: Timestamp) -> Option<Order> {
     let status = plan.status.as_ref()?;
     let release = status.release.as_ref()?;
     let failure = release.failure.as_ref()?;

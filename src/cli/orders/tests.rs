@@ -73,7 +73,11 @@ fn an_abort_given_twice_ends_no_rollback_and_one_of_a_rollback_says_that_it_does
         serde_json::from_value::<StoredPlan>(plan).unwrap()
     };
     let (new, old) = ("2026-03-01T11:59:51.000000Z", "2026-03-01T11:59:50.000000Z");
-    let again = |cause, since| order::goes_back(&back(cause, since), super::super::testing::noon());
+    let noon = super::super::testing::noon();
+    let again = |cause, since| {
+        let plan = back(cause, since);
+        order::again(Verb::Abort, &plan, None, &Caller::default(), noon)
+    };
     expect![[r#"Some(Nothing("was aborted a moment ago and goes back to shop-bbbb already; to end that where it is, give the order again in 10 s"))"#]]
         .assert_eq(&format!("{:?}", again("Aborted", new)));
     assert_eq!(again("Aborted", old), None);
@@ -290,6 +294,32 @@ fn an_abort_of_what_has_no_name_yet_says_what_is_live() {
     assert!(!soon(&with(|_| {})).unwrap_err().soon);
     expect!["shop is preparing a release that has no name yet; nothing of it is live | to keep it from going on: belay pause shop -n s"]
         .assert_eq(&sent(Verb::Abort, &new, None));
+}
+
+/// The second one would go to the stable revision, and nothing would be undone.
+#[test]
+fn an_undo_given_twice_does_not_take_itself_back() {
+    let goes = |stage: &str, begun: &str| {
+        with(|plan| {
+            plan["status"]["release"] = json!({
+                "number": 3, "kind": "Undo", "stage": stage, "content": "c",
+                "undo": "shop-aaaa", "startedAt": begun, "stageSince": begun,
+            });
+        })
+    };
+    let noon = super::super::testing::noon();
+    let again =
+        |plan: &StoredPlan, named| order::again(Verb::Undo, plan, named, &Caller::default(), noon);
+    let (new, old) = ("2026-03-01T11:59:51.000000Z", "2026-03-01T11:59:50.000000Z");
+    for stage in ["Settle", "Promote"] {
+        let plan = goes(stage, new);
+        expect![[r#"Some(Nothing("goes to shop-aaaa already, as was asked a moment ago; to take that back: belay abort shop -n s"))"#]]
+            .assert_eq(&format!("{:?}", again(&plan, None)));
+        assert_eq!(again(&plan, Some("shop-bbbb")), None);
+        assert_eq!(again(&goes(stage, old), None), None);
+    }
+    assert_eq!(again(&goes("Restore", new), None), None);
+    assert_eq!(again(&rolling_out(), None), None);
 }
 
 #[test]
