@@ -95,7 +95,7 @@ async fn two_undos_in_a_row_go_two_revisions_back() {
     let said = belay(&scene, &["undo", "shop"]).await.exits(0);
     for words in [
         format!("undo to {first} asked for"),
-        format!("{third} is passed over: {second} was asked for by admin in its place"),
+        format!("{third} is passed over: {second} was asked for by admin in the place of {third}"),
     ] {
         assert!(said.stdout.contains(&words), "{said:#?}");
     }
