@@ -1,7 +1,7 @@
 //! `belay abort`, `undo`, `retry`, `pause` and `resume`: orders to a plan.
 //!
 //! An order is one patch of the plan, by whoever calls, with no rights beyond
-//! `get` and `patch` on releaseplans. What would hit nothing is refused here
+//! `patch` on releaseplans. What would hit nothing is refused here
 //! with what is so now; the webhook, which sees it last, has the last word.
 
 mod before;
@@ -173,6 +173,7 @@ async fn give(
 ) -> Result<Exit, CliError> {
     let mut session = call.connect().await?;
     // A pause is a matter of the spec alone.
+    session.by_patch = true;
     session.unreadable = matches!(verb, Verb::Pause | Verb::Resume);
     let mut plan = session.plan(&args.plan).await?;
     let name = plan.metadata.name.clone().unwrap_or_default();
