@@ -60,7 +60,7 @@ fn content(stored: &StoredPlan, plan: Option<&Plan>, status: &ReleasePlanStatus)
             ", with what was done to its workloads"
         };
         let revision = &refused.revision;
-        format!("held since it was rolled back or undone, as {revision}{what}")
+        format!("held since it failed, was aborted or undone, as {revision}{what}")
     } else if let Some(stage) = release.and_then(|release| passed_by(stored, release)) {
         let text = match stage {
             _ if status.observed_generation < stored.metadata.generation => "not looked at yet",
