@@ -1,5 +1,6 @@
 //! Logs of the process: structured, to standard error.
 
+use anstream::{AutoStream, ColorChoice, stream::RawStream};
 use tracing::{Metadata, Span, Subscriber};
 use tracing_subscriber::{
     EnvFilter, Layer,
@@ -63,9 +64,15 @@ pub fn init(format: LogFormat, filter: &str) -> Result<(), TelemetryError> {
     tracing_subscriber::registry()
         .with(parsed)
         .with(filter_fn(is_ours))
-        .with(lines(format, std::io::stderr))
+        .with(lines(format, std::io::stderr, coloured(&std::io::stderr())))
         .try_init()?;
     Ok(())
+}
+
+/// Whether lines for people may have colours: on a terminal that takes them, unless
+/// somebody said otherwise (NO_COLOR).
+fn coloured(stream: &impl RawStream) -> bool {
+    AutoStream::choice(stream) != ColorChoice::Never
 }
 
 /// Whether something is logged at all. The runtime's span around a pass names the
@@ -75,7 +82,7 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
 }
 
 /// Writes the lines, each with the span that it belongs to.
-fn lines<S, W>(format: LogFormat, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+fn lines<S, W>(format: LogFormat, writer: W, coloured: bool) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
@@ -87,7 +94,7 @@ where
             .flatten_event(true)
             .with_span_list(false)
             .boxed(),
-        LogFormat::Text => layer.boxed(),
+        LogFormat::Text => layer.with_ansi(coloured).boxed(),
     }
 }
 
@@ -109,7 +116,7 @@ mod tests {
         let writer = Arc::clone(&written);
         let subscriber = tracing_subscriber::registry()
             .with(filter_fn(is_ours))
-            .with(lines(format, move || Lines(Arc::clone(&writer))));
+            .with(lines(format, move || Lines(Arc::clone(&writer)), false));
         tracing::subscriber::with_default(subscriber, || {
             let around = tracing::info_span!(
                 target: "kube_runtime::controller",
@@ -121,6 +128,13 @@ mod tests {
         });
         let written = written.lock().unwrap();
         String::from_utf8(written.clone()).unwrap()
+    }
+
+    /// It may be a file.
+    #[test]
+    fn what_is_no_terminal_gets_no_colours() {
+        let written: Vec<u8> = Vec::new();
+        assert!(!coloured(&written));
     }
 
     struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -147,6 +161,7 @@ mod tests {
             assert_eq!(line.matches(name).count(), 1, "{line}");
         }
         let line = line_of_a_pass(LogFormat::Text);
+        assert!(!line.contains('\u{1b}'), "{line:?}");
         assert!(line.contains("cart"), "{line}");
         assert_eq!(line.matches("shop").count(), 1, "{line}");
     }

@@ -138,6 +138,7 @@ impl Access {
             namespace,
             chosen,
             unreadable: false,
+            by_patch: false,
             access: self.clone(),
         })
     }
@@ -345,6 +346,8 @@ pub struct Session {
     pub access: Access,
     /// Whether plans are looked for whose status cannot be read, too.
     pub unreadable: bool,
+    /// Whether a plan is read by a patch that changes nothing where it may not be got.
+    pub by_patch: bool,
 }
 
 impl Session {

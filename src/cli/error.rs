@@ -172,7 +172,7 @@ impl CliError {
                     format!("ask for the right to {verb} {resource}")
                 }
                 _ => {
-                    "orders need get and patch on releaseplans, waiting and lists also list and watch"
+                    "orders need patch on releaseplans, looking needs get, waiting and lists also list and watch"
                         .into()
                 }
             }),

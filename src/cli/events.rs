@@ -15,7 +15,7 @@ use super::{
     WAITS, age, list_all, scopes, tell,
 };
 use crate::{
-    api::{ReleaseResult, StoredPlan},
+    api::{DecisionEntry, ReleaseResult, StoredPlan},
     plan::targets_of,
 };
 
@@ -186,13 +186,45 @@ fn happened(plan: &StoredPlan, events: &[Event]) -> Happened {
             entries.push(entry);
         }
     }
-    // Events tell whole seconds: what a plan did comes before what came of it.
-    entries.sort_by_key(|entry| (entry.at.0.as_second(), entry.depth(), entry.at.0));
+    // Events tell whole seconds: what a plan did comes before what came of it, and
+    // what it decided in the order in which it did.
+    let ends = ends(&entries, plan);
+    entries.sort_by_cached_key(|entry| {
+        let second = entry.at.0.as_second();
+        let decided = decided(entry, &object, plan);
+        let earlier = ends.iter().filter(|(at, _)| *at == second);
+        let earlier = earlier.filter(|(_, end)| decided.is_some_and(|own| own > *end));
+        (second, earlier.count(), entry.depth(), decided, entry.at.0)
+    });
     Happened {
         namespace,
         name,
         events: entries,
     }
+}
+
+/// Where a decision of the plan stands among all that are kept.
+fn decided(entry: &Entry, object: &str, plan: &StoredPlan) -> Option<usize> {
+    let decisions = &plan.status.as_ref()?.decisions;
+    let own = |decision: &DecisionEntry| {
+        entry.object == object
+            && decision.reason.as_str() == entry.reason
+            && decision.message == entry.message
+            && near(decision.at.0, entry.at.0)
+    };
+    decisions.iter().rposition(own)
+}
+
+/// The decisions that tell what came of something, by second.
+fn ends(entries: &[Entry], plan: &StoredPlan) -> Vec<(i64, usize)> {
+    let ends = entries
+        .iter()
+        .filter(|entry| ENDS.contains(&&*entry.reason));
+    let ends = ends.filter_map(|entry| {
+        let decided = decided(entry, &entry.object, plan)?;
+        Some((entry.at.0.as_second(), decided))
+    });
+    ends.collect()
 }
 
 impl Entry {
@@ -446,6 +478,44 @@ mod tests {
                 "Scheduled",
                 "RolledBack"
             ]
+        );
+    }
+
+    /// A stop that somebody leaves at once, and an order after an end.
+    #[test]
+    fn of_one_second_decisions_are_told_in_the_order_in_which_they_were_made() {
+        let at = "2026-03-01T11:49:00Z";
+        let told = |decisions: &[&str]| {
+            let plan = with(|plan| {
+                plan["status"]["history"] = json!([]);
+                let decision =
+                    |reason: &&str| json!({"at": at, "reason": reason, "message": reason});
+                plan["status"]["decisions"] = decisions.iter().map(decision).collect();
+            });
+            // The API server lists them by names that tell nothing.
+            let mut events: Vec<Event> = decisions
+                .iter()
+                .map(|reason| event(at, "ReleasePlan", "shop", reason, reason))
+                .collect();
+            events.sort_by_key(|event| event.reason.clone());
+            events.push(event(at, "Pod", "web-5d4f8c-x2x4z", "BackOff", "back-off"));
+            let happened = happened(&plan, &events);
+            let told: Vec<String> = happened.events.into_iter().map(|e| e.reason).collect();
+            told
+        };
+        let stopped = ["Frozen", "RollbackStarted", "RolledBack", "UndoRequested"];
+        let expected = [
+            "BackOff",
+            "Frozen",
+            "RollbackStarted",
+            "RolledBack",
+            "UndoRequested",
+        ];
+        assert_eq!(told(&stopped), expected);
+        let ended = ["RollbackStarted", "RollbackAborted"];
+        assert_eq!(
+            told(&ended),
+            ["BackOff", "RollbackStarted", "RollbackAborted"]
         );
     }
 

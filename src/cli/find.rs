@@ -1,15 +1,16 @@
-//! Finds plans in the cluster: a few by their names with nothing but `get`, more
-//! by one paged list. Judges nothing about them but whether they can be read.
+//! Finds plans in the cluster: a few by their names with nothing but `get`, or `patch`
+//! where an order follows, more by one paged list. Judges nothing about them but whether they can be read.
 
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Resource,
-    api::ListParams,
+    api::{ListParams, Patch, PatchParams},
     core::{NamespaceResourceScope, ObjectList, Status},
 };
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use super::{
     Access, CliError, Session, Streams, clean,
@@ -111,7 +112,20 @@ impl Session {
             };
         }
         let api = Api::<StoredPlan>::namespaced(self.client.clone(), namespace);
-        match api.get(&target.name).await {
+        let mut read = api.get(&target.name).await;
+        let may_not = |status: &Status| self.by_patch && status.is_forbidden();
+        if matches!(&read, Err(kube::Error::Api(status)) if may_not(status)) {
+            // What a patch leaves is answered to whoever may patch.
+            let params = PatchParams {
+                dry_run: true,
+                ..PatchParams::default()
+            };
+            let nothing = Patch::Merge(json!({}));
+            if let Ok(plan) = api.patch(&target.name, &params, &nothing).await {
+                read = Ok(plan);
+            }
+        }
+        match read {
             Ok(plan) => self.usable(plan),
             Err(kube::Error::Api(status)) if is_absent(&status, &target.name) => {
                 let error = missing(target, namespace, &self.access);
@@ -336,12 +350,13 @@ pub fn holder<'a>(deployment: &str, all: &'a [StoredPlan]) -> Option<&'a StoredP
 fn missing(target: &Target, namespace: &str, access: &Access) -> CliError {
     let flags = access.kubectl_flags(namespace).join(" ");
     let hint = format!("to see the plans that there are: kubectl get releaseplans {flags}");
-    let what = match target.kind {
-        Kind::Plan => target.to_string(),
-        Kind::Deployment => format!("a plan that holds {target}"),
-    };
+    if target.kind == Kind::Deployment {
+        let message =
+            format!("no plan of namespace {namespace} names {target}, which may not exist either");
+        return CliError::refused(message, hint);
+    }
     CliError::NotFound {
-        what,
+        what: target.to_string(),
         namespace: namespace.to_owned(),
         hint: Some(hint),
     }
@@ -350,7 +365,12 @@ fn missing(target: &Target, namespace: &str, access: &Access) -> CliError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use axum::{
+        body::Body,
+        http::{Request, Response},
+    };
+    use http_body_util::BodyExt as _;
+    use tower::{BoxError, service_fn};
 
     fn plan(name: &str, claimed: Option<&str>) -> StoredPlan {
         let workload = json!({"kind": "Deployment", "name": "cart"});
@@ -396,8 +416,47 @@ mod tests {
         let error = error.to_string();
         assert_eq!(
             error,
-            "a plan that holds deployment/web not found in namespace s"
+            "no plan of namespace s names deployment/web, which may not exist either"
         );
+    }
+
+    /// The right to give orders is that to patch.
+    #[tokio::test]
+    async fn a_plan_that_may_only_be_patched_is_read_by_a_patch_that_changes_nothing() {
+        let server = service_fn(async |request: Request<kube::client::Body>| {
+            let rehearsed = request.uri().query() == Some("&dryRun=All");
+            let (code, body) = match request.method().as_str() {
+                "PATCH" if rehearsed => {
+                    let sent = request.into_body().collect().await?.to_bytes();
+                    assert_eq!(&*sent, b"{}");
+                    (200, serde_json::to_value(plan("shop", None))?)
+                }
+                _ => (
+                    403,
+                    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                           "reason": "Forbidden", "code": 403, "message": "no"}),
+                ),
+            };
+            let mut response = Response::new(Body::from(body.to_string()));
+            *response.status_mut() = code.try_into()?;
+            Ok::<_, BoxError>(response)
+        });
+        let mut session = Session {
+            client: Client::new(server, "s"),
+            ..crate::cli::testing::session(|_| None)
+        };
+        let target: Target = "shop".parse().unwrap();
+        let error = session.plan_of(&target).await.unwrap_err();
+        assert!(error.to_string().contains("cannot read"), "{error}");
+        session.by_patch = true;
+        let found = session.plan_of(&target).await.unwrap();
+        assert_eq!(found.metadata.name.as_deref(), Some("shop"));
+        let nobody = Session {
+            by_patch: true,
+            ..crate::cli::testing::session(|_| None)
+        };
+        let error = nobody.plan_of(&target).await.unwrap_err();
+        assert!(error.to_string().contains("cannot read"), "{error}");
     }
 
     #[test]

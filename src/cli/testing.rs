@@ -125,5 +125,6 @@ pub(super) fn session(answer: fn(&str) -> Option<Value>) -> Session {
         chosen: false,
         access: Access::default(),
         unreadable: false,
+        by_patch: false,
     }
 }

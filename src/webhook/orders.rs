@@ -14,10 +14,11 @@ use super::{
     lookup::{Held, Lookup, LookupError},
 };
 use crate::{
-    api::{RETRY, ReleasePlanStatus, StoredPlan, UNDO, WorkloadRef},
-    config_maps::Tracked,
+    api::{ConditionType, RETRY, ReleasePlanStatus, StoredPlan, UNDO, WorkloadRef},
+    config_maps::{Tracked, names},
+    fields::{canon, put_back},
     plan::{Plan, Violation, ViolationKind, given_orders, rests_on_revision, undoable},
-    revision::Frozen,
+    revision::{Frozen, RevisionData},
 };
 
 /// Judges the orders that an update gives to `plan`, which is what `new` says.
@@ -96,12 +97,17 @@ async fn fault(
         .status
         .as_ref()
         .and_then(|s| s.stable_revision.as_deref());
-    if let Some(stable) = stable.filter(|_| order == UNDO)
-        && lookup.revision(namespace, uid, stable).await?.is_none()
-    {
-        return Ok(Some(format!(
-            "{cannot}: ControllerRevision {stable}, which is stable, was deleted or changed, so that nothing could go back to it; restore that one first"
-        )));
+    if let Some(stable) = stable.filter(|_| order == UNDO) {
+        let Some(live) = lookup.revision(namespace, uid, stable).await? else {
+            return Ok(Some(format!(
+                "{cannot}: ControllerRevision {stable}, which is stable, was deleted or changed, so that nothing could go back to it; restore that one first"
+            )));
+        };
+        if is_live(plan, asks, &live.data, &revision.data) {
+            return Ok(Some(format!(
+                "is what is live already, by the name {stable}: nothing would change"
+            )));
+        }
     }
     let frozen = revision.data.components.iter();
     let frozen: Vec<&Frozen> = frozen.filter(|f| touches(&f.workload)).collect();
@@ -134,6 +140,40 @@ async fn fault(
         }
     }
     Ok((!lost.is_empty()).then(|| format!("{cannot}: {}", lost.join("; "))))
+}
+
+/// Whether a plan at rest runs what a revision would bring back: the fields that one of
+/// the two had of the plan are the same, and no name in them stands for other contents
+/// by now.
+fn is_live(plan: &StoredPlan, asks: &Plan, stable: &RevisionData, to: &RevisionData) -> bool {
+    let Some(status) = &plan.status else {
+        return false;
+    };
+    let mut conditions = status.conditions.iter();
+    let rests = conditions.any(|c| c.type_ == ConditionType::Stable.as_str() && c.status == "True");
+    if status.release.is_some() || !rests {
+        return false;
+    }
+    asks.components().iter().all(|component| {
+        let Some(live) = stable.of(&component.target) else {
+            return false;
+        };
+        let then = to.of(&component.target).unwrap_or(live);
+        let touched = live.touched().union(&then.touched());
+        let back = if touched.is_empty() {
+            then.template.clone()
+        } else {
+            put_back(&live.template, &then.template, &touched)
+        };
+        let names = names(&back);
+        let mut named = then.named.iter().filter(|kept| names.contains(&kept.name));
+        let is_as_then = |kept: &Tracked| {
+            let mut seen = status.config_maps.iter();
+            let seen = seen.find(|seen| seen.name == kept.name && !seen.missing);
+            seen.and_then(|seen| seen.digest.as_ref()) == Some(&kept.digest)
+        };
+        canon::equal(&back, &live.template) && named.all(is_as_then)
+    })
 }
 
 /// ConfigMaps of a followed workload whose contents a revision holds and that the

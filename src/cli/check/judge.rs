@@ -285,7 +285,7 @@ fn own_rights(lacks: &Answer<Vec<Right>>) -> Finding {
             CHECK,
             "you may not do all that plans take",
             format!("you may not {}", told(lacks)),
-            "ask for what you need: orders take get and patch, looking takes get, list and watch",
+            "ask for what you need: orders take patch, looking takes get, list and watch",
         ),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     facts::{Facts, Owners},
+    judge::unseen,
     report::Finding,
 };
 use crate::{
@@ -24,12 +25,20 @@ const TOOLS: [(&str, &str); 3] = [
 pub(super) fn owners(facts: &Facts) -> Vec<Finding> {
     let owners = match &facts.owners {
         Ok(owners) => owners,
-        Err(silence) => {
+        Err(_) if matches!(facts.crd, Ok(None)) => {
             return vec![Finding::warn(
                 CHECK,
-                "other owners of the workloads could not be looked for",
-                silence.to_string(),
-                "let somebody run it who may list releaseplans and deployments",
+                "there are no plans whose workloads could be looked at",
+                "the CRD does not exist",
+                "see crd",
+            )];
+        }
+        Err(silence) => {
+            return vec![unseen(
+                CHECK,
+                "other owners of the workloads",
+                silence,
+                "list releaseplans and deployments",
             )];
         }
     };

@@ -1,5 +1,7 @@
 //! What the doctor says to which facts.
 
+mod crd;
+
 use expect_test::expect_file;
 use k8s_openapi::{
     ByteString,
@@ -266,36 +268,6 @@ fn what_cannot_be_seen_is_a_warning() {
     let report = judge(&facts);
     expect_file!["tests/unseen.txt"].assert_eq(&text(&report));
     assert_eq!(report.exit(), Exit::Done);
-}
-
-#[test]
-fn a_crd_of_another_version_is_told_by_what_differs() {
-    let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
-    let mut facts = healthy();
-    let mut stored = stored_crd();
-    let fields = stored.pointer_mut(schema).unwrap().as_object_mut().unwrap();
-    fields.remove("bakeTime");
-    fields["revisionHistoryLimit"]["maximum"] = json!(20);
-    fields["paused"]["description"] = json!("other words for the same");
-    fields["retry"]["properties"]["maxRetries"]["minimum"] = json!(1);
-    facts.crd = Ok(Some(stored));
-    let (level, said) = only_fault(&facts);
-    assert_eq!(level, Level::Fail);
-    assert!(
-        said.contains("another version")
-            && said.contains(
-                "the schemas differ at spec.bakeTime, spec.revisionHistoryLimit.maximum ->"
-            ),
-        "{said}"
-    );
-    let mut stored = stored_crd();
-    stored["spec"]["versions"][0]["name"] = json!("v1");
-    facts.crd = Ok(Some(stored));
-    assert!(only_fault(&facts).1.contains("it does not serve v1alpha1"));
-    let mut stored = stored_crd();
-    stored["status"] = json!({});
-    facts.crd = Ok(Some(stored));
-    assert!(only_fault(&facts).1.contains("not established"));
 }
 
 #[test]

@@ -104,6 +104,9 @@ pub struct Refused {
     /// Whether the release in progress brings it, or what waits to be released.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub comes_again: bool,
+    /// How it had failed by itself, where it was refused for something else since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed_before: Option<String>,
 }
 
 /// An order that waits.

@@ -10,8 +10,8 @@ use k8s_openapi::{
 use super::model::{Content, Limit, Measure, PlanExplanation, Refused, Waiting};
 use crate::{
     api::{
-        ABORT, ConditionType, GatewayDuration, OnFailure, RETRY, RefusedContent, ReleasePlanStatus,
-        Stage, StoredPlan, UNDO,
+        ABORT, Cause, ConditionType, GatewayDuration, OnFailure, RETRY, RefusedContent,
+        ReleasePlanStatus, Stage, StoredPlan, UNDO,
     },
     cli::{
         meanwhile::waits,
@@ -19,11 +19,10 @@ use crate::{
             PlanStatus,
             held::{comes_again, held},
             later::passed_by,
+            undone::failed_before,
         },
     },
-    plan::{
-        Plan, abortable, as_seen, current, failed, is_gone_from_plan, retryable, unbegun, undoable,
-    },
+    plan::{Plan, abortable, as_seen, current, is_gone_from_plan, retryable, unbegun, undoable},
 };
 
 /// Why a plan is where it is.
@@ -61,7 +60,7 @@ fn content(stored: &StoredPlan, plan: Option<&Plan>, status: &ReleasePlanStatus)
             ", with what was done to its workloads"
         };
         let revision = &refused.revision;
-        format!("held since it was rolled back or undone, as {revision}{what}")
+        format!("held since it failed, was aborted or undone, as {revision}{what}")
     } else if let Some(stage) = release.and_then(|release| passed_by(stored, release)) {
         let text = match stage {
             _ if status.observed_generation < stored.metadata.generation => "not looked at yet",
@@ -171,6 +170,9 @@ fn refused(plan: Option<&Plan>, status: &ReleasePlanStatus) -> Vec<Refused> {
         current: last.is_some_and(|last| last.revision == refused.revision),
         corrected: refused.corrected,
         comes_again: again.contains(&refused),
+        failed_before: Some(&refused.revision)
+            .filter(|_| refused.cause == Cause::Undone)
+            .and_then(|revision| failed_before(status, revision)),
     })
     .collect()
 }
@@ -222,11 +224,8 @@ fn order(name: &str, revision: &str, plan: Option<&Plan>, status: &ReleasePlanSt
     if moving && !back {
         return "waits until the release or rollback in progress has ended".to_owned();
     }
-    let is_gone = || {
-        stage != Some(Stage::Stopped)
-            && failed(status) != Some(revision)
-            && is_gone_from_plan(status, plan.content(), revision)
-    };
+    let is_gone =
+        || stage != Some(Stage::Stopped) && is_gone_from_plan(status, plan.content(), revision);
     let text = match name {
         UNDO if back || undoable(status).contains(&revision) => NEXT,
         RETRY if retryable(status).contains(&revision) && is_gone() => {

@@ -11,6 +11,7 @@ use crate::cli::status::{
     render::{Layout, kinds, mark, next, told, ways},
     said::{lines as lines_of, once},
     text::{Line, Tone, clock, span, width},
+    undone,
 };
 
 /// Where what stands below a heading begins.
@@ -195,18 +196,22 @@ impl Page {
                 format!(" It comes again now, beside other content of {failed}.")
             } else if refused.corrected {
                 format!(
-                    " Other content of {failed} was released since: what went back beside it is refused only together with it."
+                    " Other content of {failed} was released since: what went back beside {failed} is refused only together with what {failed} had then."
                 )
             } else {
                 String::new()
             };
-            let told = refused
-                .cause
-                .told(refused.component.as_deref(), &refused.message);
+            let before = refused.failed_before.as_ref();
+            let before = before.map_or_else(String::new, |b| format!(" It failed before: {b}."));
             // The answer has it already, in these words or in a line of its own.
             let verdict = &plan.status.verdict;
+            let said = refused
+                .cause
+                .told(refused.component.as_deref(), &refused.message);
+            let message = undone::message(refused.cause, &refused.message, &refused.revision);
+            let told = refused.cause.told(refused.component.as_deref(), &message);
             let above = verdict.cause.as_ref().map(CauseView::told);
-            let is_told = verdict.message.contains(&told) || above.is_some_and(|a| a == told);
+            let is_told = verdict.message.contains(&said) || above.is_some_and(|a| a == told);
             let told = match &refused.component {
                 _ if !is_told => told,
                 Some(component) => {
@@ -214,7 +219,10 @@ impl Page {
                 }
                 None => format!("{:?}, see above", refused.cause),
             };
-            let text = format!("{told} ({} ago).{more}", span(age(&refused.at, now)));
+            let text = format!(
+                "{told} ({} ago).{more}{before}",
+                span(age(&refused.at, now))
+            );
             self.row(&refused.revision, column, &text);
         }
     }

@@ -123,6 +123,22 @@ fn a_cause_is_told_once_beside_the_decisions_on_it() {
     assert_eq!(count(&explanation), 2);
 }
 
+/// What an undo took away may be known to be bad.
+#[test]
+fn refused_content_that_had_failed_before_it_was_undone_says_so() {
+    let explanation = explained(&fixtures::rolled_back(), |stored| {
+        let refused = &mut stored.status.as_mut().unwrap().refused[0];
+        refused.cause = crate::api::Cause::Undone;
+        refused.message = "shop-0 was asked for by jane in its place".to_owned();
+    });
+    let text = shown(&explanation, 10_000);
+    let told = format!(
+        "  {0}  shop-0 was asked for by jane in the place of {0} (126m ago). This is what the plan asks for now. It failed before: ContainerRestarts of component web.\n",
+        fixtures::TARGET
+    );
+    assert!(text.contains(&told), "{text}");
+}
+
 #[test]
 fn a_release_is_explained_with_the_numbers_it_is_judged_by() {
     let explanation = explained(&fixtures::promoting(), |stored| {
@@ -191,7 +207,7 @@ fn of_refused_content_it_is_told_what_came_of_it() {
         status.history.clear();
     });
     assert!(
-        corrected.contains("ago). Other content of web was released since: what went back beside it is refused only together with it."),
+        corrected.contains("ago). Other content of web was released since: what went back beside web is refused only together with what web had then."),
         "{corrected}"
     );
     let comes = |paused: bool| {

@@ -7,6 +7,7 @@ use crate::{
     api::{
         Cause, Reason, RefusedContent, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult,
     },
+    cli::status::undone,
     plan::{brought_content, undoable},
 };
 
@@ -49,9 +50,8 @@ pub(super) fn before<'a>(status: &'a ReleasePlanStatus, kept: &[&'a str]) -> Bef
         done.push(to);
         if record.kind == ReleaseKind::Undo {
             done.push(from);
-            let by = record.requested_by.as_ref();
-            let by = by.map_or_else(String::new, |by| format!(" by {by}"));
-            found.pass(from, || format!("{to} was asked for{by} in its place"));
+            let by = record.requested_by.as_deref();
+            found.pass(from, || undone::asked(to, by, from));
             // What came of it may have another name than what was asked for.
             let asked = asked(status, from).unwrap_or(to);
             done.push(asked);
@@ -159,7 +159,7 @@ impl<'a> Before<'a> {
         let refused = status.refused.iter().find(|r| r.revision == revision);
         if let Some(refused) = refused {
             self.pass(revision, || match refused.cause {
-                Cause::Undone => refused.message.clone(),
+                Cause::Undone => undone::message(refused.cause, &refused.message, revision),
                 cause => format!("it is refused, {cause:?}"),
             });
         }
@@ -219,17 +219,17 @@ mod tests {
         records.push(("Undo", "r9", "r8"));
         assert_eq!(
             told("r8", &records, &["r9"]),
-            "r7 r9 is passed over: r8 was asked for by jane in its place"
+            "r7 r9 is passed over: r8 was asked for by jane in the place of r9"
         );
         records.push(("Undo", "r8", "r7"));
         assert_eq!(
             told("r7", &records, &["r9"]),
-            "r6 r8 is passed over: r7 was asked for by jane in its place"
+            "r6 r8 is passed over: r7 was asked for by jane in the place of r8"
         );
         records.push(("Undo", "r7", "r6"));
         assert_eq!(
             told("r6", &records, &["r9"]),
-            "none r7 is passed over: r6 was asked for by jane in its place"
+            "none r7 is passed over: r6 was asked for by jane in the place of r7"
         );
     }
 
@@ -296,7 +296,7 @@ mod tests {
         let records = [("Content", "r7", "r8"), ("Content", "r8", "r9")];
         assert_eq!(
             told("r9", &records, &["r8"]),
-            "r7 r8 is passed over: another was asked for by joe in its place"
+            "r7 r8 is passed over: another was asked for by joe in the place of r8"
         );
     }
 }

@@ -1,11 +1,12 @@
 //! `belay abort`, `undo`, `retry`, `pause` and `resume`: orders to a plan.
 //!
 //! An order is one patch of the plan, by whoever calls, with no rights beyond
-//! `get` and `patch` on releaseplans. What would hit nothing is refused here
+//! `patch` on releaseplans. What would hit nothing is refused here
 //! with what is so now; the webhook, which sees it last, has the last word.
 
 mod before;
 pub(super) mod order;
+mod retry;
 
 #[cfg(test)]
 mod tests;
@@ -83,7 +84,8 @@ pub struct UndoArgs {
 /// Arguments of `retry`.
 #[derive(Args, Clone, Debug)]
 pub struct RetryArgs {
-    /// The revision to try again [default: what failed last].
+    /// The revision to try again [default: what the plan stands on now: what stopped,
+    /// failed or is held].
     #[arg(long, value_name = "REVISION", value_parser = crate::cli::names::object)]
     #[arg(add = super::completion::retryable_revisions())]
     revision: Option<String>,
@@ -171,6 +173,7 @@ async fn give(
 ) -> Result<Exit, CliError> {
     let mut session = call.connect().await?;
     // A pause is a matter of the spec alone.
+    session.by_patch = true;
     session.unreadable = matches!(verb, Verb::Pause | Verb::Resume);
     let mut plan = session.plan(&args.plan).await?;
     let name = plan.metadata.name.clone().unwrap_or_default();
@@ -185,8 +188,8 @@ async fn give(
         }
         match verb.order(&plan, revision, &caller) {
             Ok(order) => {
-                let again = order::goes_back(&plan, call.clock.now());
-                break again.filter(|_| verb == Verb::Abort).unwrap_or(order);
+                let again = order::again(verb, &plan, revision, &caller, call.clock.now());
+                break again.unwrap_or(order);
             }
             Err(refusal) => {
                 let soon = refusal.soon

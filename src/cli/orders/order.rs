@@ -11,24 +11,20 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
-use super::before::{Before, before, is_live, renamed};
+use super::{
+    before::{Before, before, is_live, renamed},
+    retry::retry,
+};
 use crate::{
     api::{
-        ABORT, Cause, ConditionType, Phase, RETRY, Reason, RefusedContent, ReleasePlanStatus,
-        Stage, StoredPlan, UNDO,
+        ABORT, Cause, ConditionType, Phase, RETRY, Reason, ReleasePlanStatus, Stage, StoredPlan,
+        UNDO,
     },
     cli::{
         access::quoted,
-        status::{
-            Caller,
-            held::{comes_again, held},
-            pods::age,
-        },
+        status::{Caller, pods::age, undone::remark},
     },
-    plan::{
-        Plan, abortable, as_seen, current, failed, is_gone_from_plan, is_lost, retryable, unbegun,
-        undoable,
-    },
+    plan::{abortable, is_lost, undoable},
 };
 
 /// For how long the operator takes an abort that is given again for the same one.
@@ -63,7 +59,7 @@ pub(super) enum Order {
     },
     /// `spec.paused`.
     Paused(bool),
-    /// It is so already.
+    /// It is so already; what is said of the plan.
     Nothing(String),
 }
 
@@ -78,7 +74,7 @@ pub(super) struct Refusal {
     pub(super) soon: bool,
 }
 
-fn refusal<T>(message: String, hint: impl Into<String>) -> Result<T, Refusal> {
+pub(super) fn refusal<T>(message: String, hint: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal {
         message,
         hint: hint.into(),
@@ -87,18 +83,18 @@ fn refusal<T>(message: String, hint: impl Into<String>) -> Result<T, Refusal> {
 }
 
 /// The plan that an order is about, and how commands about it are written.
-struct About<'a> {
-    name: &'a str,
-    namespace: &'a str,
-    caller: &'a Caller,
+pub(super) struct About<'a> {
+    pub(super) name: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) caller: &'a Caller,
 }
 
 impl About<'_> {
-    fn command(&self, verb: &str, more: &str) -> String {
+    pub(super) fn command(&self, verb: &str, more: &str) -> String {
         self.caller.command(verb, self.name, more, self.namespace)
     }
 
-    fn history(&self) -> String {
+    pub(super) fn history(&self) -> String {
         self.command("history", "")
     }
 
@@ -182,18 +178,18 @@ impl Verb {
                 })
             }
             Self::Undo => undo(about, status, named),
-            Self::Retry => retry(about, plan, status, named).map(|r| annotation(RETRY, r)),
-            Self::Pause => Ok(paused(name, plan, true)),
-            Self::Resume => Ok(paused(name, plan, false)),
+            Self::Retry => retry(about, plan, status, named).map(|revision| {
+                let mut refused = status.refused.iter();
+                let undone = refused.find(|r| r.revision == revision && r.cause == Cause::Undone);
+                Order::Annotation {
+                    name: RETRY,
+                    revision: revision.to_owned(),
+                    note: undone.and_then(|refused| remark(status, refused)),
+                }
+            }),
+            Self::Pause => Ok(paused(plan, true)),
+            Self::Resume => Ok(paused(plan, false)),
         }
-    }
-}
-
-fn annotation(name: &'static str, revision: &str) -> Order {
-    Order::Annotation {
-        name,
-        revision: revision.to_owned(),
-        note: None,
     }
 }
 
@@ -208,9 +204,41 @@ fn stays(status: &ReleasePlanStatus) -> Option<String> {
         .then(|| format!("this ends the rollback to {stable} where it is: what is live stays"))
 }
 
-/// What is said of an abort that was given a moment ago, and that the operator would
-/// not take again.
-pub(super) fn goes_back(plan: &StoredPlan, now: Timestamp) -> Option<Order> {
+/// What is said of an order that was given a moment ago, and that would undo itself if
+/// it were given again: two people, or one who pressed twice, mean the same.
+pub(super) fn again(
+    verb: Verb,
+    plan: &StoredPlan,
+    named: Option<&str>,
+    caller: &Caller,
+    now: Timestamp,
+) -> Option<Order> {
+    match verb {
+        Verb::Abort => goes_back(plan, now),
+        Verb::Undo if named.is_none() => goes_already(plan, caller, now),
+        Verb::Undo | Verb::Retry | Verb::Pause | Verb::Resume => None,
+    }
+}
+
+/// An undo without a name goes to the stable revision while one is under way, which
+/// would take it back.
+fn goes_already(plan: &StoredPlan, caller: &Caller, now: Timestamp) -> Option<Order> {
+    let release = plan.status.as_ref()?.release.as_ref()?;
+    let goes_on = matches!(release.stage, Stage::Settle | Stage::Promote | Stage::Bake);
+    let since = Time(release.started_at.0);
+    let to = release.undo.as_ref()?;
+    let name = plan.metadata.name.as_deref().unwrap_or_default();
+    let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
+    (goes_on && age(&since, now) < TWICE).then(|| {
+        Order::Nothing(format!(
+            "goes to {to} already, as was asked a moment ago; to take that back: {}",
+            caller.command("abort", name, "", namespace)
+        ))
+    })
+}
+
+/// What is said of an abort that the operator would not take again.
+fn goes_back(plan: &StoredPlan, now: Timestamp) -> Option<Order> {
     let status = plan.status.as_ref()?;
     let release = status.release.as_ref()?;
     let failure = release.failure.as_ref()?;
@@ -218,21 +246,20 @@ pub(super) fn goes_back(plan: &StoredPlan, now: Timestamp) -> Option<Order> {
     let again = release.stage == Stage::Restore
         && failure.cause == Cause::Aborted
         && age(&since, now) < TWICE;
-    let name = plan.metadata.name.as_deref().unwrap_or_default();
     let stable = status.stable_revision.as_deref().unwrap_or_default();
     again.then(|| {
         Order::Nothing(format!(
-            "{name} was aborted a moment ago and goes back to {stable} already; to end that where it is, give the order again in {} s",
+            "was aborted a moment ago and goes back to {stable} already; to end that where it is, give the order again in {} s",
             TWICE.as_secs()
         ))
     })
 }
 
-fn paused(name: &str, plan: &StoredPlan, wanted: bool) -> Order {
+fn paused(plan: &StoredPlan, wanted: bool) -> Order {
     let is_paused = plan.spec["paused"].as_bool().unwrap_or_default();
     match (is_paused, wanted) {
-        (true, true) => Order::Nothing(format!("{name} is paused already")),
-        (false, false) => Order::Nothing(format!("{name} is not paused")),
+        (true, true) => Order::Nothing("is paused already".to_owned()),
+        (false, false) => Order::Nothing("is not paused".to_owned()),
         _ => Order::Paused(wanted),
     }
 }
@@ -299,98 +326,6 @@ fn abort<'a>(
                 about.history(),
             )
         }
-    }
-}
-
-fn retry<'a>(
-    about: &About<'_>,
-    plan: &StoredPlan,
-    status: &'a ReleasePlanStatus,
-    named: Option<&'a str>,
-) -> Result<&'a str, Refusal> {
-    let name = about.name;
-    let known = retryable(status);
-    let content_of = as_seen(plan).ok();
-    let content = content_of.as_ref().map(Plan::content);
-    let stopped = current(status).or_else(|| failed(status));
-    // Content that has left the plan cannot be tried again.
-    let gone = |revision: &str| {
-        content.is_some_and(|content| is_gone_from_plan(status, content, revision))
-    };
-    // Nor is what is on its way again anyway.
-    let comes = |revision: &str| {
-        let mut refused = status.refused.iter().filter(|r| r.revision == revision);
-        let asked = |r: &RefusedContent| content.is_some() && r.spec.as_deref() == content;
-        refused.any(|r| asked(r) && comes_again(content_of.as_ref(), status, r))
-    };
-    let applies = |revision: &str| stopped == Some(revision) || !gone(revision) && !comes(revision);
-    // What holds the plan is what it asks for, and what is live needs no release.
-    let holds = held(content_of.as_ref(), status).map(|(refused, _)| refused.revision.as_str());
-    let holds = holds.filter(|_| stopped.is_none_or(|stopped| !known.contains(&stopped)));
-    let stable = status.stable_revision.as_deref();
-    let others: Vec<&&str> = known.iter().filter(|name| Some(**name) != stable).collect();
-    let mut latest = others.iter().rev().copied();
-    let default = holds
-        .and_then(|holds| others.iter().copied().find(|name| **name == holds))
-        .filter(|name| applies(name))
-        .or_else(|| latest.find(|name| applies(name)));
-    match (default, named) {
-        (_, Some(named)) if known.contains(&named) => Ok(named),
-        (Some(last), None) => Ok(last),
-        (Some(last), Some(named)) => refusal(
-            format!(
-                "{name} has not refused {named}; refused or failed are: {}",
-                known.join(", ")
-            ),
-            about.command("retry", &format!("--revision {last}")),
-        ),
-        (None, None) if others.iter().any(|name| comes(name)) => {
-            let coming: Vec<&str> = others.iter().map(|n| **n).filter(|n| comes(n)).collect();
-            refusal(
-                format!(
-                    "what was refused of {name} ({}) comes again by itself, beside other content of what failed: {}",
-                    coming.join(", "),
-                    now(status)
-                ),
-                about.command("status", ""),
-            )
-        }
-        (None, None) if !others.is_empty() => refusal(
-            format!(
-                "what was refused of {name} is no longer what it asks for ({}): {}",
-                known.join(", "),
-                now(status)
-            ),
-            format!(
-                "with its content in the plan again, name it with --revision: {}",
-                about.history()
-            ),
-        ),
-        (None, Some(named)) if !known.is_empty() => refusal(
-            format!(
-                "{name} has not refused {named}; refused or failed are: {}",
-                known.join(", ")
-            ),
-            about.history(),
-        ),
-        (None, _) if !known.is_empty() => refusal(
-            format!(
-                "{} is stable, and nothing else was refused of {name}: {}",
-                known.join(", "),
-                now(status)
-            ),
-            match unbegun(status) {
-                Some(to) => format!(
-                    "to take the undo back: {}",
-                    about.command("abort", &format!("--revision {to}"))
-                ),
-                None => about.history(),
-            },
-        ),
-        (None, _) => refusal(
-            format!("{name} has nothing to try again: {}", now(status)),
-            about.history(),
-        ),
     }
 }
 
@@ -535,7 +470,7 @@ fn revision_of(verb: Verb, plan: &StoredPlan) -> Option<String> {
 }
 
 /// What is so now, in a few words.
-fn now(status: &ReleasePlanStatus) -> String {
+pub(super) fn now(status: &ReleasePlanStatus) -> String {
     match (status.phase, &status.stable_revision) {
         (None, _) => "the operator has not looked at it yet".to_owned(),
         (Some(Phase::Stable), Some(stable)) => format!("it is Stable on {stable}"),

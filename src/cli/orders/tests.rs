@@ -73,8 +73,12 @@ fn an_abort_given_twice_ends_no_rollback_and_one_of_a_rollback_says_that_it_does
         serde_json::from_value::<StoredPlan>(plan).unwrap()
     };
     let (new, old) = ("2026-03-01T11:59:51.000000Z", "2026-03-01T11:59:50.000000Z");
-    let again = |cause, since| order::goes_back(&back(cause, since), super::super::testing::noon());
-    expect![[r#"Some(Nothing("shop was aborted a moment ago and goes back to shop-bbbb already; to end that where it is, give the order again in 10 s"))"#]]
+    let noon = super::super::testing::noon();
+    let again = |cause, since| {
+        let plan = back(cause, since);
+        order::again(Verb::Abort, &plan, None, &Caller::default(), noon)
+    };
+    expect![[r#"Some(Nothing("was aborted a moment ago and goes back to shop-bbbb already; to end that where it is, give the order again in 10 s"))"#]]
         .assert_eq(&format!("{:?}", again("Aborted", new)));
     assert_eq!(again("Aborted", old), None);
     assert_eq!(again("ContainerRestarts", new), None);
@@ -136,6 +140,82 @@ fn a_retry_is_never_of_what_holds_the_plan_but_has_left_it() {
     });
     expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-older"]
         .assert_eq(&sent(Verb::Retry, &gone, None));
+}
+
+/// What was refused of a workload that the plan follows, and corrected since, would
+/// put content live again that is known to be bad.
+#[test]
+fn a_retry_without_a_name_is_only_of_what_the_plan_stands_on() {
+    let corrected = |plan: &mut serde_json::Value| {
+        rolled_back(plan);
+        let status = &mut plan["status"];
+        status["stableRevision"] = json!("shop-dddd");
+        status["conditions"] =
+            super::super::testing::conditions("True", "Released", "shop-dddd is released");
+        status["refused"][0]["live"] =
+            json!([{"workload": {"kind": "Deployment", "name": "web"}, "digest": "d"}]);
+        let mut record = status["history"][0].clone();
+        (record["revision"], record["number"]) = (json!("shop-dddd"), json!(3));
+        status["history"].as_array_mut().unwrap().push(record);
+    };
+    let healthy = with(corrected);
+    expect!["nothing that was refused of shop is what it stands on now: it is Stable on shop-dddd; shop-cccc was refused at 2026-03-01 11:50:00Z, ContainerRestarts of component web | to release that nevertheless: belay retry shop --revision shop-cccc -n s"]
+        .assert_eq(&sent(Verb::Retry, &healthy, None));
+    expect!["kubectl annotate --overwrite releaseplan/shop belay.dev/retry=shop-cccc"]
+        .assert_eq(&sent(Verb::Retry, &healthy, Some("shop-cccc")));
+    assert_eq!(order::retry_of(&healthy), None);
+    // The correction is on its way: the bad content would come once it has ended.
+    let moving = with(|plan| {
+        corrected(plan);
+        plan["status"]["phase"] = json!("RollingOut");
+        plan["status"]["release"] =
+            serde_json::to_value(rolling_out().status.unwrap().release.unwrap()).unwrap();
+        plan["status"]["conditions"] =
+            super::super::testing::conditions("False", "Promoting", "waiting");
+    });
+    let told = sent(Verb::Retry, &moving, None);
+    assert!(told.starts_with("nothing that was refused"), "{told}");
+    // Another writer sets it again.
+    let contended = with(|plan| {
+        corrected(plan);
+        plan["status"]["conditions"] = super::super::testing::conditions("False", "Contended", "");
+    });
+    assert_eq!(order::retry_of(&contended).as_deref(), Some("shop-cccc"));
+}
+
+/// The webhook takes no other one, and `Ready` names it.
+#[test]
+fn of_several_first_releases_that_failed_a_retry_is_of_what_the_plan_says() {
+    let asks = crate::plan::Plan::parse(&with(|_| {}).spec).unwrap();
+    let failed = |specs: [&str; 2]| {
+        with(|plan| {
+            let status = &mut plan["status"];
+            status["phase"] = json!("Failed");
+            status["stableRevision"] = json!(null);
+            status["conditions"] =
+                super::super::testing::conditions("False", "ReleaseFailed", "failed");
+            let mut record = status["history"][0].clone();
+            record["kind"] = json!("First");
+            record["result"] = json!("Failed");
+            record["from"] = json!(null);
+            let mut later = record.clone();
+            (record["revision"], later["revision"]) = (json!("shop-two"), json!("shop-three"));
+            status["history"] = json!([record, later]);
+            let refused = |revision: &str, spec: &str| {
+                json!({"revision": revision, "spec": spec, "cause": "ProgressDeadlineExceeded",
+                       "component": "cart", "message": "m", "at": "2026-03-01T11:50:00Z"})
+            };
+            status["refused"] = json!([
+                refused("shop-two", specs[0]),
+                refused("shop-three", specs[1])
+            ]);
+        })
+    };
+    let back = failed([asks.content(), "other"]);
+    assert_eq!(order::retry_of(&back).as_deref(), Some("shop-two"));
+    let later = failed(["other", asks.content()]);
+    assert_eq!(order::retry_of(&later).as_deref(), Some("shop-three"));
+    assert_eq!(order::retry_of(&failed(["a", "b"])), None);
 }
 
 #[test]
@@ -216,6 +296,32 @@ fn an_abort_of_what_has_no_name_yet_says_what_is_live() {
         .assert_eq(&sent(Verb::Abort, &new, None));
 }
 
+/// The second one would go to the stable revision, and nothing would be undone.
+#[test]
+fn an_undo_given_twice_does_not_take_itself_back() {
+    let goes = |stage: &str, begun: &str| {
+        with(|plan| {
+            plan["status"]["release"] = json!({
+                "number": 3, "kind": "Undo", "stage": stage, "content": "c",
+                "undo": "shop-aaaa", "startedAt": begun, "stageSince": begun,
+            });
+        })
+    };
+    let noon = super::super::testing::noon();
+    let again =
+        |plan: &StoredPlan, named| order::again(Verb::Undo, plan, named, &Caller::default(), noon);
+    let (new, old) = ("2026-03-01T11:59:51.000000Z", "2026-03-01T11:59:50.000000Z");
+    for stage in ["Settle", "Promote"] {
+        let plan = goes(stage, new);
+        expect![[r#"Some(Nothing("goes to shop-aaaa already, as was asked a moment ago; to take that back: belay abort shop -n s"))"#]]
+            .assert_eq(&format!("{:?}", again(&plan, None)));
+        assert_eq!(again(&plan, Some("shop-bbbb")), None);
+        assert_eq!(again(&goes(stage, old), None), None);
+    }
+    assert_eq!(again(&goes("Restore", new), None), None);
+    assert_eq!(again(&rolling_out(), None), None);
+}
+
 #[test]
 fn an_undo_says_what_it_passes_over() {
     let plan = with(|plan| {
@@ -228,11 +334,11 @@ fn an_undo_says_what_it_passes_over() {
         records.push(next);
     });
     let order = Verb::Undo.order(&plan, None, &Caller::default()).unwrap();
-    expect![[r#"Annotation { name: "belay.dev/undo", revision: "shop-aaaa", note: Some("shop-cccc is passed over: shop-bbbb was asked for by jane in its place") }"#]]
+    expect![[r#"Annotation { name: "belay.dev/undo", revision: "shop-aaaa", note: Some("shop-cccc is passed over: shop-bbbb was asked for by jane in the place of shop-cccc") }"#]]
         .assert_eq(&format!("{order:?}"));
     let mut oldest = plan;
     oldest.status.as_mut().unwrap().history.remove(0);
-    expect!["shop has no earlier revision to go to: it is Stable on shop-bbbb; shop-cccc is passed over: shop-bbbb was asked for by jane in its place | to go there nevertheless: belay undo shop --to shop-cccc -n s"]
+    expect!["shop has no earlier revision to go to: it is Stable on shop-bbbb; shop-cccc is passed over: shop-bbbb was asked for by jane in the place of shop-cccc | to go there nevertheless: belay undo shop --to shop-cccc -n s"]
         .assert_eq(&sent(Verb::Undo, &oldest, None));
 }
 
@@ -339,11 +445,11 @@ fn a_pause_is_the_one_field_and_is_not_sent_twice() {
     let plan = with(|_| {});
     expect![[r#"kubectl patch releaseplan/shop --type=merge -p '{"spec":{"paused":true}}'"#]]
         .assert_eq(&sent(Verb::Pause, &plan, None));
-    expect![[r#"Nothing("shop is not paused")"#]].assert_eq(&sent(Verb::Resume, &plan, None));
+    expect![[r#"Nothing("is not paused")"#]].assert_eq(&sent(Verb::Resume, &plan, None));
     let paused = with(|plan| plan["spec"]["paused"] = json!(true));
     expect![[r#"kubectl patch releaseplan/shop --type=merge -p '{"spec":{"paused":false}}'"#]]
         .assert_eq(&sent(Verb::Resume, &paused, None));
-    expect![[r#"Nothing("shop is paused already")"#]].assert_eq(&sent(Verb::Pause, &paused, None));
+    expect![[r#"Nothing("is paused already")"#]].assert_eq(&sent(Verb::Pause, &paused, None));
 }
 
 /// The webhook takes none, and would say so in words about annotations.

@@ -113,7 +113,7 @@ impl Facts<'_> {
         };
         let by = order.user.as_ref();
         let by = by.map_or_else(String::new, |user| format!("asked for by {user}; "));
-        let message = format!("{by}before that it was {}: {}", ready.reason, ready.message);
+        let message = format!("{by}{}", self.before(ready));
         let next = "the operator carries out an order, or drops it, within seconds while it runs";
         let health = if away {
             Health::Failed
@@ -170,10 +170,7 @@ impl Facts<'_> {
     /// A plan that nobody judged when it was time to.
     pub(super) fn unjudged(&self, ready: &Condition, due: Time) -> Verdict {
         let (text, _) = self.next(reason_of(ready));
-        let message = format!(
-            "due was: {text}; before that it was {}: {}",
-            ready.reason, ready.message
-        );
+        let message = format!("due was: {text}; {}", self.before(ready));
         let settles = reason_of(ready) == Some(Reason::Settling);
         let (title, next) = if settles {
             (

@@ -11,7 +11,7 @@ use super::{
     model::{ComponentView, DeploymentCounts, Health, PodTrouble, Verdict, Way},
     pods::{age, restarted_at},
     said::doubts_of,
-    verdict::{AWAY, EDITED, Facts, condition},
+    verdict::{AWAY, EDITED, Facts, condition, was},
     ways::RESUME,
 };
 use crate::{
@@ -162,7 +162,7 @@ fn not_seen(verdict: &mut Verdict, facts: &Facts<'_>, unseen: &Unseen) {
         },
         reason: EDITED.to_owned(),
         title,
-        message: format!("before that it was {}: {}", verdict.reason, verdict.message),
+        message: was(&verdict.reason, &verdict.message, &verdict.ways),
         cause: None,
         since: unseen.at.clone(),
         next: "the operator looks at an edit within seconds while it runs".to_owned(),
@@ -199,8 +199,9 @@ fn fail_fast(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentVi
         many => format!("{many} times"),
     };
     let restarted = format!("as soon as a container has restarted {times}");
-    let due = |pod: &&&PodTrouble| pod.restarts >= limit && pod.reason == "CrashLoopBackOff";
-    // An operator that runs ends it with the restart that makes it due.
+    // An operator that runs ends it with the restart that makes it due, whatever the
+    // container does by then.
+    let due = |pod: &&&PodTrouble| pod.restarts >= limit;
     let due = new.iter().filter(due);
     let due = due.filter_map(|pod| restarted_at(pod, limit));
     if let Some(due) = due
@@ -209,10 +210,9 @@ fn fail_fast(verdict: &mut Verdict, facts: &Facts<'_>, components: &[ComponentVi
         && let Some(ready) = condition(facts.status, ConditionType::Ready)
     {
         let message = format!(
-            "due was: {} {restarted}; before that it was {}: {}",
+            "due was: {} {restarted}; {}",
             facts.end(),
-            ready.reason,
-            ready.message
+            facts.before(ready)
         );
         *verdict = Verdict {
             message,

@@ -13,8 +13,9 @@ use super::{
 };
 use crate::api::{Reason, Stage};
 
-/// Lines that the words of one way out may take.
-const WAY: usize = 4;
+/// Lines that the words of one way out may take: those of the longest names that there
+/// can be, on a narrow screen.
+const WAY: usize = 24;
 
 /// The one reason, and what follows from it.
 pub(super) fn head(plan: &PlanStatus, now: Timestamp, layout: Layout) -> Vec<Line> {

@@ -326,6 +326,9 @@ pub struct PodTrouble {
     /// When the container restarted last.
     #[serde(skip)]
     pub(super) restarted: Option<Time>,
+    /// When it restarted before that, where that is known.
+    #[serde(skip)]
+    pub(super) restarted_before: Option<Time>,
 }
 
 /// How a container ended.

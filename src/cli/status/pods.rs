@@ -53,6 +53,7 @@ pub(super) fn judge(pod: &PodView, now: Timestamp) -> PodHealth {
             node: pod.spec.node_name.clone(),
             created: pod.metadata.creation_timestamp.clone(),
             restarted: None,
+            restarted_before: None,
         }))
     };
     if let Some(gone_by) = &pod.metadata.deletion_timestamp {
@@ -146,6 +147,14 @@ fn fault(
         .as_ref()
         .and_then(|s| s.terminated.as_ref());
     let exit = ended.or(last);
+    let before = last.and_then(|last| last.started_at.clone());
+    // While a container runs or has just ended, its last state is of the run before.
+    let run = running.map(|running| running.started_at.clone());
+    let run = run.or_else(|| ended.map(|ended| ended.started_at.clone()));
+    let (restarted, restarted_before) = match run {
+        Some(run) => (run, before),
+        None => (before, None),
+    };
     let made = |reason: &str, message: &str, since: Option<Time>| PodTrouble {
         pod: pod.metadata.name.clone().unwrap_or_default(),
         container: Some(status.name.clone()),
@@ -159,7 +168,8 @@ fn fault(
         since,
         node: pod.spec.node_name.clone(),
         created: pod.metadata.creation_timestamp.clone(),
-        restarted: last.and_then(|last| last.started_at.clone()),
+        restarted: restarted.clone(),
+        restarted_before: restarted_before.clone(),
     };
     if let Some(waiting) = waiting {
         let reason = waiting.reason.as_deref().unwrap_or("Waiting");
@@ -193,17 +203,24 @@ fn fault(
     (recent || !ready).then(|| made("Restarted", "", at))
 }
 
-/// When a container that waits had restarted this often, at the latest: the kubelet
-/// waits longer from time to time, so that no restart took more than its share.
+/// When a container had restarted this often, at the latest: the kubelet waits longer
+/// from time to time, so that no restart took more than its share. What the restart
+/// before the last one tells does not get later by the last one.
 pub(super) fn restarted_at(pod: &PodTrouble, times: i32) -> Option<Time> {
-    let last = pod.restarted.as_ref().or(pod.since.as_ref())?;
-    if pod.restarts <= times {
-        return Some(last.clone());
-    }
-    let created = pod.created.as_ref()?.0;
-    let all = last.0.duration_since(created).checked_mul(times)?;
-    let share = all.checked_div(pod.restarts)?;
-    created.checked_add(share).ok().map(Time)
+    let last = pod.restarted.as_ref().or(pod.since.as_ref());
+    let at = |restarts: i32, at: Option<&Time>| {
+        let at = at.filter(|_| restarts >= times)?;
+        if restarts == times {
+            return Some(at.clone());
+        }
+        let created = pod.created.as_ref()?.0;
+        let all = at.0.duration_since(created).checked_mul(times)?;
+        let share = all.checked_div(restarts)?;
+        created.checked_add(share).ok().map(Time)
+    };
+    let before = at(pod.restarts - 1, pod.restarted_before.as_ref());
+    let known = at(pod.restarts, last).into_iter().chain(before);
+    known.min_by_key(|at| at.0)
 }
 
 /// Time since `then`; zero if it is still to come.

@@ -20,6 +20,10 @@ const ENDS: [&str; 3] = [" ;", "; ", " )"];
 pub(super) const MEANWHILE: &str = "; meanwhile, ";
 /// What is said behind the command that deletes a plan.
 const APPLY: &str = " ; then apply the plan again";
+/// What begins the sentence that says where content comes from.
+const CHANGE: &str = ". Change the content of ";
+/// What begins a way out that says so, too.
+pub(super) const EDIT: &str = "change the content of ";
 /// What stands between two parts of a message.
 const BREAKS: [&str; 3] = [". ", "; ", ", or "];
 
@@ -47,6 +51,11 @@ pub(in crate::cli) fn once(message: &str, ways: &[Way]) -> String {
     }
     kept.push_str(rest);
     let kept = kept.trim_start_matches([' ', ';', ',']).trim_end();
+    // The same without a command.
+    let told = |way: &Way| way.effect.starts_with(EDIT);
+    let at = kept.rfind(CHANGE).filter(|_| ways.iter().any(told));
+    let at = at.filter(|at| !kept[at + 2..].contains([';', '.']));
+    let kept = at.map_or(kept, |at| &kept[..at]);
     kept.replace(" ;", ";").replace(" )", ")")
 }
 

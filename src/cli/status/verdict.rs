@@ -13,9 +13,10 @@ use k8s_openapi::{
 
 use super::{
     Caller,
-    model::{CauseView, Health, Verdict},
+    model::{CauseView, Health, Verdict, Way},
+    said::once,
     tree::seconds,
-    words,
+    undone, words,
 };
 use crate::{
     api::{
@@ -105,6 +106,15 @@ pub(super) fn condition(status: &ReleasePlanStatus, type_: ConditionType) -> Opt
 
 fn holds(status: &ReleasePlanStatus, type_: ConditionType) -> Option<&Condition> {
     condition(status, type_).filter(|c| c.status == "True")
+}
+
+/// A verdict that another one took the place of. Its message may begin with its reason.
+pub(super) fn was(reason: &str, message: &str, ways: &[Way]) -> String {
+    let said = once(message, ways);
+    let words = [("RolledBack", "rolled back: "), ("Undone", "undone: ")];
+    let own = words.iter().find(|(own, _)| *own == reason);
+    let rest = own.and_then(|(_, word)| said.strip_prefix(word));
+    format!("before that it was {reason}: {}", rest.unwrap_or(&said))
 }
 
 /// The reason of a condition; none if it is of a later version.
@@ -201,11 +211,10 @@ impl Facts<'_> {
             (false, false) => "The last edit is not looked at by the operator yet",
         };
         let message = format!(
-            "the plan is at generation {}, the operator has seen {}; before that it was {}: {}",
+            "the plan is at generation {}, the operator has seen {}; {}",
             self.stored.metadata.generation.unwrap_or_default(),
             self.status.observed_generation.unwrap_or_default(),
-            ready.reason,
-            ready.message,
+            self.before(ready),
         );
         let next = if is_delete {
             "the operator lets its workloads go, or back first, while it runs"
@@ -239,10 +248,11 @@ impl Facts<'_> {
         Verdict {
             health: self.health(ready, reason),
             reason: ready.reason.clone(),
-            title: reason.map_or_else(
-                || ready.reason.clone(),
-                |reason| words::title(reason, self.is_paused()).to_owned(),
-            ),
+            title: match reason {
+                Some(Reason::RolledBack) if self.first_failed() => self.after_first(),
+                Some(reason) => words::title(reason, self.is_paused()).to_owned(),
+                None => ready.reason.clone(),
+            },
             message: ready.message.clone(),
             cause: self.cause(reason),
             since: self.since(reason, stalled),
@@ -250,6 +260,12 @@ impl Facts<'_> {
             next_at,
             ways: self.ways(reason),
         }
+    }
+
+    /// What the operator said last, without what could be done then: the ways out are
+    /// those of now.
+    pub(super) fn before(&self, ready: &Condition) -> String {
+        was(&ready.reason, &ready.message, &self.ways(reason_of(ready)))
     }
 
     fn health(&self, ready: &Condition, reason: Option<Reason>) -> Health {
@@ -322,19 +338,18 @@ impl Facts<'_> {
         if refused.cause == Cause::Undone
             && let (Some(undone), Some(stable)) = (last, &self.status.stable_revision)
         {
-            let by = undone.requested_by.as_ref();
-            let by = by.map_or_else(String::new, |by| format!(" by {by}"));
+            let by = undone.requested_by.as_deref();
             return Some(CauseView {
                 cause: Cause::Undone,
                 component: None,
-                message: format!("{stable} was asked for{by} in its place"),
+                message: undone::asked(stable, by, &refused.revision),
                 at: undone.started_at.clone(),
             });
         }
         Some(CauseView {
             cause: refused.cause,
             component: refused.component.clone(),
-            message: refused.message.clone(),
+            message: undone::message(refused.cause, &refused.message, &refused.revision),
             at: refused.at.clone(),
         })
     }

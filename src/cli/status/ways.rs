@@ -5,9 +5,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{model::Way, verdict::Facts};
+use super::{
+    model::Way,
+    said::EDIT,
+    undone::remark,
+    verdict::{Facts, condition, reason_of},
+};
 use crate::{
-    api::{Cause, ComponentState, Phase, Reason, Stage},
+    api::{Cause, ComponentState, ConditionType, Phase, Reason, Stage},
     cli::orders::order::{annotate, keep, offered, out_of_rollback, retry_of, undo_to},
     plan::{Plan, abortable, unbegun},
 };
@@ -26,8 +31,21 @@ pub(super) const RESUME: &str = "rollout resume ";
 const NOTHING_BEFORE: &str =
     "end the release; there is nothing to go back to, so what is live stays as it is";
 
+/// What leads out of a first release that failed beside other content.
+const REPAIR: &str =
+    "repair the workload: once it is available, it is what is returned to from then on";
+
 /// Places that are named of those where content comes from.
 const PLACES: usize = 3;
+
+/// The first of several names, and how many others there are.
+fn shorten(names: &mut Vec<String>) {
+    let more = names.len().saturating_sub(PLACES);
+    if more > 0 {
+        names.truncate(PLACES);
+        names.push(format!("{more} more"));
+    }
+}
 
 impl Facts<'_> {
     /// To change the content where it comes from.
@@ -44,15 +62,12 @@ impl Facts<'_> {
         let (gone, maps): (Vec<&String>, Vec<&String>) = maps.into_iter().partition(is_gone);
         let maps = maps.into_iter().map(|name| format!("configmap {name}"));
         let mut places: Vec<String> = plan.chain(followed).chain(maps).collect();
-        if places.len() > PLACES {
-            places.truncate(PLACES);
-            places.push("…".to_owned());
-        }
-        let mut text = format!("change the content of {}", places.join(" or "));
+        shorten(&mut places);
+        let mut text = format!("{EDIT}{}", places.join(" or "));
         if !gone.is_empty() {
             // What is not there has no content that somebody could change.
-            let gone = gone.iter().take(PLACES).map(|name| name.as_str());
-            let gone: Vec<&str> = gone.collect();
+            let mut gone: Vec<String> = gone.into_iter().cloned().collect();
+            shorten(&mut gone);
             text.push_str(&format!(", or create configmap {} again", gone.join(", ")));
         }
         text
@@ -113,6 +128,9 @@ impl Facts<'_> {
             }
             Reason::ReleaseFailed | Reason::RollbackAborted => {
                 ways.push(edit());
+                if self.status.stable_revision.is_none() {
+                    ways.push(Some(way(REPAIR, None)));
+                }
                 ways.push(self.undo());
                 ways.push(self.retry());
             }
@@ -243,18 +261,21 @@ impl Facts<'_> {
     /// The revision that `retry` takes by itself.
     pub(super) fn retry(&self) -> Option<Way> {
         let revision = retry_of(self.stored)?;
-        let held = self
-            .status
-            .refused
-            .iter()
-            .any(|r| r.revision == revision && r.cause == Cause::Undone);
-        let effect = if held {
-            "release the plan's content after all"
-        } else {
-            "try the same again"
+        let mut refused = self.status.refused.iter();
+        let refused = refused.find(|r| r.revision == revision);
+        let undone = condition(self.status, ConditionType::Ready)
+            .is_some_and(|ready| reason_of(ready) == Some(Reason::Undone));
+        let held = refused.filter(|r| undone || r.cause == Cause::Undone);
+        let effect = match held {
+            Some(refused) => {
+                let remark = remark(self.status, refused);
+                let remark = remark.map_or_else(String::new, |remark| format!(" ({remark})"));
+                format!("release the plan's content after all{remark}")
+            }
+            None => "try the same again".to_owned(),
         };
         let more = format!("--revision {revision}");
-        Some(way(effect, self.command("retry", &more)))
+        Some(way(&effect, self.command("retry", &more)))
     }
 
     /// The revision that `undo` goes to by itself.

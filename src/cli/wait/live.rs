@@ -20,7 +20,7 @@ use super::{
     verdict::{Outcome, State},
 };
 use crate::{
-    api::{ComponentState, ConfigMapStatus, Reason, StoredPlan},
+    api::{ComponentState, ConditionType, ConfigMapStatus, Reason, StoredPlan},
     cli::{
         CliError, Kind, Session, Target,
         status::verdict::{last_edit, stops_exactly},
@@ -276,7 +276,8 @@ impl Live {
         let seen: Vec<&ConfigMapStatus> = seen.collect();
         let unlike = read.iter().filter(|(name, object)| {
             let seen = seen.iter().find(|seen| seen.name == *name);
-            !is_seen(seen.copied(), object.as_ref(), rests)
+            let told = || object.as_ref().is_some_and(|o| is_told(plan, name, o));
+            !is_seen(seen.copied(), object.as_ref(), rests) && !told()
         });
         Ok(unlike
             .map(|(name, object)| Unlike {
@@ -296,6 +297,16 @@ fn changed(meta: &ObjectMeta) -> Option<Timestamp> {
 fn newest(changes: &[Unlike]) -> Option<Timestamp> {
     let known: Option<Vec<Timestamp>> = changes.iter().map(|unlike| unlike.at).collect();
     known?.into_iter().max()
+}
+
+/// Whether the operator says that a ConfigMap is too large, as it is now: it has seen
+/// it, and keeps no digest of that.
+fn is_told(plan: &StoredPlan, name: &str, live: &ConfigMap) -> bool {
+    let bytes = Contents::of(live).bytes();
+    let told = format!("configmap {name} holds {bytes} bytes; ");
+    let mut conditions = plan.status.iter().flat_map(|status| &status.conditions);
+    bytes > MAX_BYTES
+        && conditions.any(|c| c.type_ == ConditionType::Ready.as_str() && c.message.contains(&told))
 }
 
 /// Whether a ConfigMap is as the operator saw it.
@@ -358,6 +369,27 @@ mod tests {
         let large = map(&"x".repeat(MAX_BYTES + 1));
         assert!(is_seen(Some(&seen("1")), Some(&large), Rests::Contents));
         assert!(!is_seen(Some(&seen("1")), Some(&large), Rests::All));
+    }
+
+    /// Beside what was rolled back: it would never be told what it is.
+    #[test]
+    fn a_config_map_that_is_told_to_be_too_large_was_seen() {
+        let map = |bytes: usize| -> ConfigMap {
+            serde_json::from_value(json!({"data": {"k": "x".repeat(bytes)}})).unwrap()
+        };
+        let large = map(MAX_BYTES + 1);
+        let bytes = Contents::of(&large).bytes();
+        let plan = with(|plan| {
+            let message = format!(
+                "rolled back: x; configmap cart holds {bytes} bytes; up to {MAX_BYTES} are released"
+            );
+            plan["status"]["conditions"] =
+                crate::cli::testing::conditions("False", "RolledBack", &message);
+        });
+        assert!(is_told(&plan, "cart", &large));
+        assert!(!is_told(&plan, "cart", &map(MAX_BYTES + 9)));
+        assert!(!is_told(&plan, "other", &large));
+        assert!(!is_told(&with(|_| {}), "cart", &large));
     }
 
     #[test]

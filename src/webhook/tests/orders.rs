@@ -234,6 +234,63 @@ async fn an_undo_without_the_stable_revision_is_denied_and_names_that_one() {
     assert!(answer.denied(422).contains(text), "{answer:?}");
 }
 
+/// Two revisions may differ in nothing that would be written: before a plan tracked a
+/// ConfigMap, or owned a field, its workload ran the same.
+#[tokio::test]
+async fn an_undo_to_what_is_live_already_is_denied() {
+    let answer = async |change: fn(&mut Value, &mut Value)| {
+        let tracked = Tracked::new("one", "d", "uid");
+        let template = |image: &str| {
+            json!({"spec": {"containers": [{"name": "app", "image": image,
+                "envFrom": [{"configMapRef": {"name": "one"}}]}]}})
+        };
+        let cart = json!({"name": "cart", "workload": {"kind": "Deployment", "name": "cart"},
+                          "template": template("cart:1")});
+        let db = json!({"name": "db", "workload": {"kind": "Deployment", "name": "db"},
+                        "template": template("db:1")});
+        let mut then = json!({"canon": 1, "spec": "then", "components": [cart, db]});
+        then["components"][0]["named"] = json!([tracked]);
+        let mut live = then.clone();
+        live["components"][0]["partialDigest"] = json!("p");
+        live["components"][0]["fields"] = json!({"f:spec": {"f:containers": {
+            "k:{\"name\":\"app\"}": {"f:image": {}}}}});
+        // What surrounds the fields of the plan stays as it is.
+        live["components"][0]["template"]["spec"]["priority"] = json!(7);
+        let mut old = released().await;
+        old["status"]["conditions"] = json!([{"type": "Stable", "status": "True",
+            "reason": "Released", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        old["status"]["configMaps"] = json!([{"name": "one", "digest": "d"}]);
+        change(&mut old, &mut then);
+        let revision = |name: &str, data: &Value| Revision {
+            name: name.to_owned(),
+            data: serde_json::from_value(data.clone()).unwrap(),
+        };
+        let router = webhooks(Arc::new(Cluster {
+            revisions: vec![revision("shop-1", &then), revision("shop-2", &live)],
+            held: vec![("one", Held::Whole)],
+            ..Cluster::default()
+        }));
+        ask(&router, VALIDATE, &update(&old, &undo(&old, "shop-1"))).await
+    };
+    let text = r#"metadata.annotations[belay.dev/undo]: Invalid value: "shop-1" is what is live already, by the name shop-2: nothing would change"#;
+    let denied = answer(|_, _| {}).await;
+    assert!(denied.denied(422).contains(text), "{denied:?}");
+    let changes: [fn(&mut Value, &mut Value); 4] = [
+        |_, then| {
+            let image = "/components/0/template/spec/containers/0/image";
+            *then.pointer_mut(image).unwrap() = json!("cart:0");
+        },
+        // Of what is followed all comes back.
+        |_, then| then["components"][1]["template"]["spec"]["priority"] = json!(1),
+        // The name stands for other contents by now.
+        |old, _| old["status"]["configMaps"][0]["digest"] = json!("other"),
+        |old, _| old["status"]["conditions"] = json!([]),
+    ];
+    for change in changes {
+        answer(change).await.accepted();
+    }
+}
+
 /// What has left the plan is not brought back, so it may be lost.
 #[tokio::test]
 async fn contents_that_an_order_does_not_bring_back_are_not_looked_for() {

@@ -391,6 +391,31 @@ fn a_crash_loop_that_nobody_judged_asks_for_the_operator() {
     }
 }
 
+/// For a second or two after each restart it does not wait.
+#[test]
+fn a_crash_loop_that_nobody_judged_is_not_judged_by_a_further_restart() {
+    let at = |text: &str| json!(format!("2026-03-01T03:{text}Z"));
+    let run = |begun: &str| json!({"exitCode": 1, "reason": "Error", "startedAt": at(begun), "finishedAt": at("04:10")});
+    let states = [
+        json!({"running": {"startedAt": at("04:11")}}),
+        json!({"terminated": run("04:11")}),
+    ];
+    // The kubelet waited for long, so that the last restart alone tells of less.
+    for (state, restarts, before) in [
+        (&states[0], 4, "03:57"),
+        (&states[1], 4, "03:57"),
+        (&states[0], 6, "04:05"),
+    ] {
+        let mut cluster = looping("Promoting", "03:50", restarts, before);
+        let pod = cluster.pods.last_mut().unwrap();
+        let container = &mut pod.status.container_statuses[0];
+        container.state = serde_json::from_value(state.clone()).unwrap();
+        let verdict = cluster.status().verdict;
+        assert_eq!(verdict.reason, "Overdue", "{restarts} {state} {verdict:?}");
+        assert!(verdict.since.unwrap().0.to_string().as_str() <= "2026-03-01T03:04:00Z");
+    }
+}
+
 /// The operator judges none of it: it is not the release that broke it.
 #[test]
 fn a_crash_loop_from_before_a_release_asks_for_nobody() {

@@ -292,8 +292,70 @@ fn what_is_not_there_is_made_again_and_not_changed() {
 fn a_way_out_that_is_wider_than_the_screen_is_broken_between_words() {
     let cluster = configured('a', 'b', "cart-config", false);
     let text = shown(&saying(cluster, "RolledBack", "rolled back"), 80);
-    let way = "  Do      change the content of the plan or deployment web or configmap\n          cart-config or …\n";
+    let way = "  Do      change the content of the plan or deployment web or configmap\n          cart-config or 1 more\n";
     assert!(text.contains(way), "{text}");
+}
+
+/// None of them is cut, however many there are and however long their names.
+#[test]
+fn a_way_out_of_many_objects_is_told_whole() {
+    let long = "x".repeat(240);
+    let cluster = with(saying(rolled_back(), "RolledBack", "rolled back"), |plan| {
+        let components = (0..9).map(
+            |n| json!({"workload": {"kind": "Deployment", "name": format!("web-{n}-{long}")}}),
+        );
+        plan["spec"]["components"] = components.collect();
+    });
+    let text = shown(&cluster, 80);
+    let way = text.split("  Do ").nth(1).unwrap();
+    let way = way.split("  Last ").next().unwrap();
+    assert!(way.ends_with(" or 6 more\n"), "{text}");
+    assert!(!way.contains('…'), "{text}");
+}
+
+/// What is done about it now is to look for the operator.
+#[test]
+fn what_was_so_before_nobody_came_is_told_once_and_without_commands() {
+    let message = format!(
+        "undone: shop-1 was asked for by jane in its place. shop-1 is live, and {TARGET} is not released again by itself. Change the content of the plan, or try the same again: kubectl annotate relplan shop -n web belay.dev/retry={TARGET} --overwrite"
+    );
+    let cluster = with(saying(rolled_back(), "Undone", &message), |plan| {
+        plan["metadata"]["generation"] = json!(9);
+        plan["status"]["refused"][0]["cause"] = json!("Undone");
+    });
+    let text = shown(&cluster, 500);
+    let why = format!(
+        "before that it was Undone: shop-1 was asked for by jane in its place. shop-1 is live, and {TARGET} is not released again by itself\n"
+    );
+    assert!(text.contains(&why), "{text}");
+    assert!(!text.contains("kubectl"), "{text}");
+}
+
+/// It is known to be bad: the history tells, whatever was asked for since.
+#[test]
+fn content_that_had_failed_before_it_was_undone_is_offered_with_that() {
+    let offered = |cause: &str, why: &str| {
+        let cluster = with(saying(rolled_back(), "Undone", "undone: x"), |plan| {
+            let status = &mut plan["status"];
+            status["refused"][0]["cause"] = json!(cause);
+            status["refused"][0]["message"] = json!("shop-1 was asked for in its place");
+            status["history"] = json!([{
+                "number": 3, "kind": "Content", "from": STABLE, "revision": TARGET,
+                "result": "RolledBack", "message": why,
+                "startedAt": "2026-03-01T03:00:00Z", "endedAt": "2026-03-01T03:00:05Z"}]);
+        });
+        let ways = cluster.status().verdict.ways;
+        ways.last().unwrap().effect.clone()
+    };
+    let crash =
+        format!("it came again and was put back: ContainerRestarts of component web: {CRASH}");
+    let told = "release the plan's content after all (it failed before: ContainerRestarts of component web)";
+    assert_eq!(offered("Undone", &crash), told);
+    assert_eq!(offered("ContainerRestarts", "x"), told);
+    assert_eq!(
+        offered("Undone", "the release was aborted as asked by jane"),
+        "release the plan's content after all"
+    );
 }
 
 /// The refusal is older than what was asked for, and is behind it.
@@ -329,7 +391,10 @@ fn of_several_undos_the_last_one_says_why() {
         ]);
     });
     let why = cluster.status().verdict.cause.unwrap().told();
-    assert_eq!(why, "shop-0 was asked for by joe in its place");
+    assert_eq!(
+        why,
+        format!("shop-0 was asked for by joe in the place of {TARGET}")
+    );
     let text = shown(&cluster, 200);
     assert!(!text.contains("by jane"), "{text}");
 }
