@@ -210,7 +210,7 @@ pub struct FailedFirst {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RefusedAgain {
-    /// When it was seen.
+    /// When the last of it was seen.
     pub at: MicroTime,
     /// As what it was refused.
     pub revision: String,

@@ -33,9 +33,13 @@ use crate::{
 
 /// Begins what is recorded of refused content that came again.
 pub(super) const CAME_AGAIN: &str = "it came again and was put back";
-/// For how long content is awaited that belongs to what came again.
-pub(super) const REST: SignedDuration = SignedDuration::from_secs(2);
-/// For how long what came again belongs to the apply that begins a release.
+/// For how long content is awaited that belongs to a template that came again: its
+/// pods are made meanwhile.
+const REST: SignedDuration = SignedDuration::from_secs(2);
+/// The same for contents alone: an apply brings ConfigMaps before what reads them, and
+/// nothing is restarted for them yet.
+const REST_OF_CONTENTS: SignedDuration = SignedDuration::from_secs(10);
+/// For how long after it was put back it belongs to the apply that begins a release.
 const APPLY: SignedDuration = SignedDuration::from_secs(10);
 
 /// What was refused that a workload has again.
@@ -130,14 +134,22 @@ pub(super) fn turn(ctx: &mut Context<'_>, index: usize, wanted: &Frozen, can: bo
     };
     let seen = ctx.component(index).and_then(|c| c.refused_again.clone());
     let seen = seen.filter(|seen| seen.revision == revision);
-    let age = seen
-        .as_ref()
-        .map(|seen| ctx.now().duration_since(seen.at.0));
     let part = part(ctx, index, wanted);
-    let (again, turn) = match (seen, age) {
-        (Some(seen), _) if !seen.gone && seen.part != joined(seen.part, part) => {
-            // More of it came, and the rest of the apply may be on its way still.
-            ctx.wake_in(Duration::try_from(REST).unwrap_or_default());
+    let (again, turn) = match seen {
+        // What was put back before is told at the end of the release.
+        seen if seen.as_ref().is_none_or(|seen| seen.gone) => {
+            let came = RefusedAgain {
+                at: ctx.micros(),
+                revision,
+                put_back: seen.is_some(),
+                part,
+                gone: false,
+            };
+            (came, Turn::Awaits)
+        }
+        None => return Turn::Due,
+        // More of it came, and the rest of the apply may be on its way still.
+        Some(seen) if seen.part != joined(seen.part, part) => {
             let more = RefusedAgain {
                 at: ctx.micros(),
                 part: joined(seen.part, part),
@@ -145,13 +157,9 @@ pub(super) fn turn(ctx: &mut Context<'_>, index: usize, wanted: &Frozen, can: bo
             };
             (more, Turn::Awaits)
         }
-        (Some(seen), Some(age)) if !seen.gone && age < REST => {
-            ctx.wake_in(Duration::try_from(REST - age).unwrap_or_default());
-            (seen, Turn::Awaits)
-        }
-        (Some(seen), _) if !seen.gone && are_others_awaited(ctx) => (seen, Turn::Awaits),
-        (Some(seen), _) if !seen.gone && (seen.put_back || !can) => (seen, Turn::Due),
-        (Some(seen), _) if !seen.gone => {
+        Some(seen) if left(ctx) > Duration::ZERO => (seen, Turn::Awaits),
+        Some(seen) if seen.put_back || !can => (seen, Turn::Due),
+        Some(seen) => {
             withdraw(ctx, index, &revision, wanted);
             ctx.wake_in(Duration::ZERO);
             let entered = RefusedAgain {
@@ -160,33 +168,35 @@ pub(super) fn turn(ctx: &mut Context<'_>, index: usize, wanted: &Frozen, can: bo
             };
             (entered, Turn::Enters)
         }
-        (seen, _) => {
-            ctx.wake_in(Duration::try_from(REST).unwrap_or_default());
-            // What was put back before is told at the end of the release.
-            let before = seen.as_ref().and_then(|seen| seen.part);
-            let came = RefusedAgain {
-                at: ctx.micros(),
-                revision,
-                put_back: seen.is_some(),
-                part: joined(before, part),
-                gone: false,
-            };
-            (came, Turn::Awaits)
-        }
     };
     if let Some(component) = ctx.component(index) {
         component.refused_again = Some(again);
     }
+    if turn == Turn::Awaits {
+        ctx.wake_in(left(ctx));
+    }
     turn
 }
 
-/// Whether what came again of any workload is younger than that: one apply sets one
-/// after the other.
-fn are_others_awaited(ctx: &Context<'_>) -> bool {
-    let now = ctx.now();
+/// For how long the rest of an apply is awaited still, which sets one workload after
+/// the other.
+fn left(ctx: &Context<'_>) -> Duration {
     let components = ctx.status.components.iter();
-    let mut again = components.filter_map(|component| component.refused_again.as_ref());
-    again.any(|again| !again.gone && now.duration_since(again.at.0) < REST)
+    let again = components.filter_map(|component| component.refused_again.as_ref());
+    let here: Vec<&RefusedAgain> = again.filter(|again| !again.gone).collect();
+    let Some(last) = here.iter().map(|again| again.at.0).max() else {
+        return Duration::ZERO;
+    };
+    let rest = here.iter().map(|again| rest(again)).min();
+    let left = rest.unwrap_or(REST) - ctx.now().duration_since(last);
+    Duration::try_from(left).unwrap_or_default()
+}
+
+fn rest(again: &RefusedAgain) -> SignedDuration {
+    match again.part {
+        Some(RefusedPart::Contents) => REST_OF_CONTENTS,
+        _ => REST,
+    }
 }
 
 /// Notes that a workload has no refused content any more: the next is awaited anew.
@@ -374,7 +384,7 @@ pub(super) fn expire(ctx: &mut Context<'_>) {
     for index in 0..ctx.scope.len() {
         gone(ctx, index);
         if let Some(component) = ctx.component(index) {
-            let old = |again: &RefusedAgain| now.duration_since(again.at.0) >= APPLY;
+            let old = |again: &RefusedAgain| now.duration_since(again.at.0) >= rest(again) + APPLY;
             component
                 .refused_again
                 .take_if(|again| again.gone && old(again));

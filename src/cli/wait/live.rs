@@ -508,12 +508,8 @@ mod tests {
         // What somebody made of a workload that a first release failed on was seen,
         // and is judged by nothing.
         let mut failed = serde_json::to_value(plan("web:1")).unwrap();
-        failed["status"]["phase"] = json!("Failed");
-        failed["status"]["release"] = json!(null);
-        let message = "There was no healthy revision to return to, and what somebody made of it since is not available.";
-        failed["status"]["conditions"] = json!([{
-            "type": "Ready", "status": "False", "reason": "ReleaseFailed", "message": message,
-            "lastTransitionTime": "2026-03-01T12:00:00Z"}]);
+        failed["status"]["components"][1]["failedFirst"] =
+            json!({"specDigest": "old", "repairDigest": canon::digest(&template("web:2"))});
         let failed: StoredPlan = serde_json::from_value(failed).unwrap();
         assert!(!is_unseen(&failed, &server).await);
         let nobody = session(|_| None);

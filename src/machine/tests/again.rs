@@ -66,7 +66,7 @@ fn half_of_what_was_refused_of_a_workload_is_refused_beside_what_is_stable_of_it
     sim.run(10);
     put_back(&sim, releases);
     sim.configure(MAP, "green");
-    sim.run(10);
+    sim.run(15);
     put_back(&sim, releases);
     // Beside other content each is new.
     sim.configure(MAP, "red");
@@ -177,16 +177,16 @@ fn a_refused_pair_that_comes_in_mid_release_is_put_back_whole_and_told() {
     }
 }
 
-/// Pods that are made meanwhile must not read them.
+/// Pods that are made later must not read them.
 #[test]
-fn refused_contents_that_come_in_mid_release_are_put_back_at_once() {
+fn refused_contents_that_come_in_mid_release_are_put_back_in_it() {
     let mut sim = pair();
     sim.edit(|spec| spec["bakeTime"] = json!("60s"));
     sim.want("cart", "cart:3-slow");
     sim.run_until("it is sent", |sim| sim.image("cart") == "cart:3-slow");
     for _ in 0..2 {
         sim.configure(MAP, "green");
-        sim.run(4);
+        sim.run(14);
         assert_eq!(state(&sim), ("cart:3-slow", "web:1", "blue"));
     }
     sim.run_to_the_end();

@@ -263,6 +263,22 @@ fn new_content_of_a_workload_whose_template_left_the_plan_is_not_written_over() 
     }
 }
 
+/// What is applied after contents of it is awaited for longer.
+#[test]
+fn a_template_that_is_applied_seconds_after_its_contents_is_released_with_them() {
+    for wait in [0, 3, 6, 9, 15] {
+        let mut sim = started("cart:1");
+        refuse(&mut sim);
+        sim.configure(MAP, "2");
+        sim.run(wait);
+        sim.deployment("web").set_image("web:3");
+        sim.run(100);
+        let contents = if wait < 10 { "2" } else { "1" };
+        assert_eq!(state(&sim), ("cart:1", "web:3", contents), "after {wait}");
+        assert_eq!(sim.ready(), wait < 10, "after {wait}: {:#?}", sim.status);
+    }
+}
+
 /// An apply that takes longer than the rest of it is awaited is told, and what went
 /// back with it is new beside the correction.
 #[test]

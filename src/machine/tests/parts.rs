@@ -396,7 +396,7 @@ fn contents_that_come_before_their_correction_are_no_fight() {
     let mut sim = pair();
     for _ in 0..4 {
         sim.configure(MAP, "2");
-        sim.run(5);
+        sim.run(15);
     }
     assert_eq!(sim.told(Reason::Contended), 1, "{:#?}", sim.events);
 }
@@ -421,7 +421,7 @@ fn what_is_put_back_is_told_by_what_it_was_refused_as() {
         told.unwrap().note.clone()
     };
     sim.configure(MAP, "2");
-    sim.run(5);
+    sim.run(15);
     let stable = sim.status.stable_revision.clone().unwrap();
     assert_eq!(
         told(&sim),

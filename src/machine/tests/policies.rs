@@ -182,7 +182,7 @@ fn a_retry_whose_contents_cannot_be_written_is_refused_in_these_words() {
     assert_ne!(refused.cause, Cause::Undone);
     sim.facts.retry = Some(refused.revision.clone());
     sim.dirty = true;
-    sim.run(10);
+    sim.run(20);
     assert_eq!(sim.facts.retry, None);
     let told = sim.events.iter().find(|e| e.reason == Reason::RetryIgnored);
     let told = &told.unwrap().note;
@@ -198,7 +198,7 @@ fn refused_contents_that_come_back_and_cannot_be_replaced_are_said() {
     sim.run(10);
     sim.policies.insert("settings".to_owned(), QUOTA);
     sim.configure("settings", "new");
-    sim.run(10);
+    sim.run(20);
     assert_eq!((sim.reason(), sim.stalled()), ("ConfigMapRefused", true));
     let status = sim.status.clone();
     sim.run(300);

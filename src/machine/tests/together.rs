@@ -79,7 +79,7 @@ fn contents_that_went_back_beside_what_failed_come_again_with_its_correction() {
 fn contents_that_went_back_beside_what_failed_are_put_back_where_they_come_alone() {
     let mut sim = refused_with_contents();
     sim.configure(MAP, "green");
-    sim.run(5);
+    sim.run(15);
     assert_eq!(sim.config_maps[MAP], "blue");
     assert_eq!(sim.told(Reason::Reasserted), 1);
     assert_eq!(sim.reason(), "RolledBack");
