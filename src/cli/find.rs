@@ -1,5 +1,6 @@
 //! Finds plans in the cluster: a few by their names with nothing but `get`, or `patch`
-//! where an order follows, more by one paged list. Judges nothing about them but whether they can be read.
+//! where an order follows, more by one paged list. Judges nothing about them but whether
+//! they can be read.
 
 use std::collections::BTreeSet;
 

@@ -43,7 +43,8 @@ pub(in crate::cli) fn comes_again(
     status: &ReleasePlanStatus,
     refused: &RefusedContent,
 ) -> bool {
-    let undone = matches!(refused.cause, Cause::Undone | Cause::StatusLost);
+    // What an undo took away stays away beside whatever is released.
+    let undone = matches!(refused.cause, Cause::Undone | Cause::StatusLost) || refused.held;
     let components = plan.map(Plan::components).unwrap_or_default();
     let failed = components
         .iter()
@@ -145,6 +146,10 @@ mod tests {
         };
         assert!(set("/status/release/kind", "Surroundings"));
         assert!(set("/status/refused/0/cause", "Undone"));
+        assert!(is_held(|plan| {
+            release(plan, "Promote", "cart, web");
+            plan["status"]["refused"][0]["held"] = json!(true);
+        }));
         // No other content of it comes without an edit of the plan.
         assert!(set("/status/refused/0/component", "cart"));
     }
