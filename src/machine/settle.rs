@@ -8,7 +8,7 @@ use super::{
     commands::{self, OVERTAKEN},
     context::{Context, conflict},
     desired::{Change, Desired, desired},
-    held, pinned, refused, report, restore, rollout, snapshots, stable, stopped, ways,
+    held, pinned, refused, report, restore, rollout, snapshots, stable, stopped, supersede, ways,
 };
 use crate::{
     api::{
@@ -44,6 +44,9 @@ pub(super) fn begin(ctx: &mut Context<'_>, desired: &Desired) {
     let facts = &ctx.input.world.plan;
     let judged = ctx.status.observed_release_generation;
     let edited = facts.release_generation.is_some() && facts.release_generation != judged;
+    // Its content may have been released a moment ago, and not be told as judged yet.
+    let is_released = |plan| supersede::is_revert(ctx, plan);
+    let edited = edited && !ctx.input.plan.is_ok_and(is_released);
     let editor = facts.requested_by.clone().filter(|_| edited);
     let requested_by = ctx.retried_by.take().or(editor);
     ctx.status.release = Some(ReleaseProgress {

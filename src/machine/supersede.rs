@@ -157,10 +157,38 @@ fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, boo
             let contents = same(stable) && !same(frozen);
             template || (contents && looks(frozen))
         });
-        let is_new = !known && (back || !ctx.live_refused(&view.scope.target, &now));
+        let is_new = !known
+            && !goes_back_with_another(ctx, view, frozen)
+            && (back || !ctx.live_refused(&view.scope.target, &now));
         is_new.then(|| (view.scope.name.clone(), !looks(frozen)))
     };
     ctx.components().filter_map(|view| differs(&view)).collect()
+}
+
+/// Whether a workload differs by contents alone that another one has again of what was
+/// refused of that: they go back with it.
+fn goes_back_with_another(ctx: &Context<'_>, view: &View<'_>, frozen: &Frozen) -> bool {
+    let has_again = |one: &View<'_>| {
+        let live = one.observed.workload.as_ref();
+        one.scope.template.is_none()
+            && live.is_some_and(|live| {
+                let now = contents::now(ctx, one.scope, live);
+                ctx.live_refused(&one.scope.target, &now)
+            })
+    };
+    let beside = |name: &String| {
+        let mut others = ctx.components().filter(|one| one.index != view.index);
+        others.any(|one| one.scope.config_maps.contains(name) && has_again(&one))
+    };
+    let moved = view.scope.tracked.iter();
+    let moved: Vec<_> = moved
+        .filter(|now| !frozen.config_maps.contains(now))
+        .collect();
+    let template = view.observed.workload.as_ref().map(|live| &live.template);
+    template.is_some_and(|live| {
+        canon::equal(&contents::plain(live), &contents::plain(&frozen.template))
+    }) && !moved.is_empty()
+        && moved.iter().all(|now| beside(&now.name))
 }
 
 /// The ConfigMaps that hold something else than the target was made with: those

@@ -316,3 +316,41 @@ fn a_correction_that_comes_long_after_the_rest_is_told_and_can_be_had_by_the_sam
         assert!(sim.ready(), "after {wait}: {:#?}", sim.status);
     }
 }
+
+/// The contents were refused of `cart`, and `web` reads them beside other content.
+#[test]
+fn contents_that_go_back_with_another_workload_begin_no_release_again() {
+    let components = [
+        component("api", "api:1"),
+        reading("cart", MAP),
+        reading("web", MAP),
+    ];
+    let spec = json!({"components": components, "progressDeadline": "60s"});
+    let live = [("api", "api:1"), ("cart", "cart:1"), ("web", "web:1")];
+    let mut sim = Sim::new(spec, &live);
+    sim.checked = true;
+    sim.configure(MAP, "1");
+    sim.run(60);
+    sim.configure(MAP, "2");
+    sim.deployment("cart").set_image("cart:2-unready");
+    sim.run_to_the_end();
+    sim.deployment("web").set_image("web:3");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert!(sim.ready(), "{:#?}", sim.status);
+    sim.edit(|spec| spec["bakeTime"] = json!("60s"));
+    sim.want("api", "api:2");
+    sim.run_until("it bakes", |sim| sim.reason() == "Baking");
+    let releases = sim.status.history.len();
+    for _ in 0..2 {
+        sim.configure(MAP, "2");
+        sim.run(15);
+        assert_eq!(sim.config_maps[MAP], "1");
+    }
+    sim.run(120);
+    assert_eq!((sim.image("api"), sim.image("web")), ("api:2", "web:3"));
+    assert_eq!(sim.told(Reason::Superseded), 0, "{:#?}", sim.events);
+    // The release, and what came again beside it.
+    assert_eq!(sim.status.history.len(), releases + 2);
+    assert_eq!(sim.reason(), "RolledBack");
+}

@@ -103,12 +103,15 @@ fn a_change_around_the_plans_fields_that_is_fine_becomes_stable() {
 fn what_changes_around_the_plans_fields_in_mid_release_is_judged_after_it() {
     let mut sim = one();
     sim.edit(|spec| spec["bakeTime"] = json!("10s"));
+    sim.facts.requested_by = Some("jane".to_owned());
     sim.want("cart", "cart:2");
     sim.run_until("baking", |sim| sim.reason() == "Baking");
     let path = ["f:spec", "f:containers", r#"k:{"name":"proxy"}"#, "f:image"];
     sim.deployment("cart").edit(&path, json!("envoy:2"));
     sim.run_until("both", |sim| sim.results().len() == 2);
     assert_eq!(sim.status.history[1].kind, ReleaseKind::Surroundings);
+    let by = |record: usize| sim.status.history[record].requested_by.as_deref();
+    assert_eq!((by(0), by(1)), (Some("jane"), None));
     assert!(sim.ready());
     let stable = &sim.revisions[sim.status.stable_revision.as_ref().unwrap()];
     let frozen = &stable.data.components[0].template;
