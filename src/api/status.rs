@@ -195,7 +195,7 @@ impl ComponentStatus {
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailedFirst {
-    /// Digest of the pod spec with which it failed.
+    /// Digest of the pod spec with which it failed; empty where that is not known.
     pub spec_digest: String,
     /// Digest of the template that somebody gave it since, as it was looked at
     /// last.
@@ -216,6 +216,9 @@ pub struct RefusedAgain {
     pub revision: String,
     /// Whether it is put back, or was.
     pub put_back: bool,
+    /// Whether it had come and was put back before in the same release.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub before: bool,
     /// What of it came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<RefusedPart>,

@@ -15,7 +15,7 @@ use super::{
     context::{Context, View, current_name},
     desired::Obstacle,
     records::{changes_of, prune},
-    refused::forms,
+    refused::left_of,
     rivals, snapshots,
     stable::{REASSERTIONS, holding, may_write},
     ways,
@@ -73,14 +73,21 @@ pub(super) fn coming(
 ) -> Coming {
     let target = &view.scope.target;
     let now = contents::now(ctx, view.scope, live);
-    if frozen.partial_digest.is_some() || !ctx.live_refused(target, &now) {
+    // What a release brings itself is not refused in it, whatever came of it before.
+    let brings = canon::equal(&frozen.template, &now);
+    if frozen.partial_digest.is_some() || brings || !ctx.live_refused(target, &now) {
         return Coming::Nothing;
     }
     let undo = ctx.release().is_some_and(|release| release.undo.is_some());
     let stable = ctx.stable().and_then(|stable| stable.data.of(target));
     let mut taken_away = stable.into_iter().chain(applied(ctx, target));
-    let awaited =
-        |then: &Frozen| !canon::equal(&then.template, &frozen.template) && looks_as(then, &now);
+    let tracked = view.scope.tracked.iter();
+    let awaited = |then: &Frozen| {
+        let known = |now| then.config_maps.contains(now) || frozen.config_maps.contains(now);
+        !canon::equal(&then.template, &frozen.template)
+            && looks_as(then, &now)
+            && tracked.clone().all(known)
+    };
     if undo && taken_away.any(awaited) {
         Coming::Nothing
     } else if is_left(ctx, view, live) {
@@ -141,7 +148,8 @@ pub(super) fn turn(ctx: &mut Context<'_>, index: usize, wanted: &Frozen, can: bo
             let came = RefusedAgain {
                 at: ctx.micros(),
                 revision,
-                put_back: seen.is_some(),
+                put_back: false,
+                before: seen.is_some(),
                 part,
                 gone: false,
             };
@@ -149,7 +157,7 @@ pub(super) fn turn(ctx: &mut Context<'_>, index: usize, wanted: &Frozen, can: bo
         }
         None => return Turn::Due,
         // More of it came, and the rest of the apply may be on its way still.
-        Some(seen) if seen.part != joined(seen.part, part) => {
+        Some(seen) if seen.part.is_some() && seen.part != joined(seen.part, part) => {
             let more = RefusedAgain {
                 at: ctx.micros(),
                 part: joined(seen.part, part),
@@ -158,7 +166,8 @@ pub(super) fn turn(ctx: &mut Context<'_>, index: usize, wanted: &Frozen, can: bo
             (more, Turn::Awaits)
         }
         Some(seen) if left(ctx) > Duration::ZERO => (seen, Turn::Awaits),
-        Some(seen) if seen.put_back || !can => (seen, Turn::Due),
+        Some(seen) if !can || is_stored(ctx, index) => (seen, Turn::Due),
+        Some(seen) if seen.put_back => (seen, Turn::Awaits),
         Some(seen) => {
             withdraw(ctx, index, &revision, wanted);
             ctx.wake_in(Duration::ZERO);
@@ -176,6 +185,15 @@ pub(super) fn turn(ctx: &mut Context<'_>, index: usize, wanted: &Frozen, can: bo
         ctx.wake_in(left(ctx));
     }
     turn
+}
+
+/// Whether the status that is stored says that what a workload has is put back.
+fn is_stored(ctx: &Context<'_>, index: usize) -> bool {
+    let reference = ctx.scope.get(index).map(|scope| scope.target.to_ref());
+    let mut stored = ctx.input.status.components.iter();
+    let stored = stored.find(|stored| Some(&stored.workload) == reference.as_ref());
+    let stored = stored.and_then(|stored| stored.refused_again.as_ref());
+    stored.is_some_and(|again| again.put_back && !again.gone)
 }
 
 /// For how long the rest of an apply is awaited still, which sets one workload after
@@ -208,7 +226,9 @@ pub(super) fn gone(ctx: &mut Context<'_>, index: usize) {
         return;
     }
     if let Some(component) = ctx.component(index) {
-        component.refused_again.take_if(|again| !again.put_back);
+        component
+            .refused_again
+            .take_if(|again| !again.put_back && !again.before);
         if let Some(again) = &mut component.refused_again {
             again.gone = true;
         }
@@ -255,6 +275,8 @@ fn withdraw(ctx: &mut Context<'_>, index: usize, revision: &str, wanted: &Frozen
     }
 }
 
+/// What is left of it where that ends in between: contents go back before the
+/// template does.
 fn parts(ctx: &Context<'_>, index: usize, wanted: &Frozen) -> Vec<RefusedTemplate> {
     let mut components = ctx.components();
     let view = components.find(|view| view.index == index && view.scope.template.is_none());
@@ -265,7 +287,7 @@ fn parts(ctx: &Context<'_>, index: usize, wanted: &Frozen) -> Vec<RefusedTemplat
             config_maps: view.scope.tracked.clone(),
             ..wanted.clone()
         };
-        Some(forms(&now, Some(wanted)))
+        Some(left_of(&now, wanted))
     });
     parts.unwrap_or_default()
 }
@@ -417,18 +439,21 @@ pub(super) fn in_release(
             (Some(before), Some(now)) => [before.0 != now.0, before.1 != now.1],
             (before, now) => [before != now; 2],
         };
+        // Long after it, whatever is new is another wish than the rest of the apply.
+        let is_late = started
+            .is_some_and(|started| started.duration_since(again.at.0) >= rest(&again) + APPLY);
         let is_new = match again.part {
-            Some(RefusedPart::Template) => template,
-            Some(RefusedPart::Contents) => contents,
-            Some(RefusedPart::Both) => template && contents,
-            None => template || contents,
+            Some(RefusedPart::Template) if !is_late => template,
+            Some(RefusedPart::Contents) if !is_late => contents,
+            Some(RefusedPart::Both) if !is_late => template && contents,
+            _ => template || contents,
         };
         if is_new && started.is_some_and(|started| again.at.0 < started) {
             continue;
         }
         let mut refused = ctx.status.refused.iter();
         let refused = refused.find(|refused| refused.revision == again.revision);
-        if let Some(refused) = refused.filter(|_| again.put_back) {
+        if let Some(refused) = refused.filter(|_| again.put_back || again.before) {
             let change = format!("{}: what was refused", component.name);
             all.push((change, refused.clone()));
         }

@@ -7,14 +7,12 @@
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::SignedDuration;
-
 use super::{
     Action, contents,
     context::{Context, conflict, cut},
     desired::{Obstacle, undone},
     held, pinned, rebuild,
-    refused::{came_again, refuse},
+    refused::refuse,
     report, restore, settle, snapshots, stable, stopped,
     types::TemplateWrite,
     ways,
@@ -24,14 +22,10 @@ use crate::{
         ABORT, Cause, Failure, HandledCommand, Phase, RETRY, Reason, ReleaseKind, Stage, UNDO,
         WorkloadRef,
     },
-    plan::{abortable, current, is_gone_from_plan, retryable, unbegun, undoable},
+    plan::{
+        TWICE, abortable, current, is_gone_from_plan, is_just_aborted, retryable, unbegun, undoable,
+    },
 };
-
-/// For how long an abort that is given again is the same one: two people, or one
-/// who pressed twice.
-const TWICE: Duration = Duration::from_secs(10);
-/// How precise the times of decisions are.
-const SECOND: SignedDuration = SignedDuration::from_secs(1);
 
 /// What becomes of an order.
 enum Outcome {
@@ -235,7 +229,7 @@ fn abort(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         }
         None => return ignored("its release has ended already".to_owned()),
     }
-    if stage == Stage::Restore && was_just_given(ctx) {
+    if is_just_aborted(&ctx.status, ctx.now()) {
         return ignored(format!(
             "it was aborted a moment ago and goes back; to end that where it is, give the order again {} s after the first",
             TWICE.as_secs()
@@ -253,24 +247,6 @@ fn abort(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         }
     }
     Outcome::Taken
-}
-
-/// Whether the way back began with an abort, so short a time ago that another one
-/// was meant for the release as well.
-fn was_just_given(ctx: &Context<'_>) -> bool {
-    ctx.release().is_some_and(|release| {
-        let failure = release.failure.as_ref();
-        let aborted =
-            failure.is_some_and(|failure| failure.cause == Cause::Aborted) && !came_again(ctx);
-        let mut decisions = ctx.status.decisions.iter().rev();
-        // One that stopped went back by the same order.
-        let asked = decisions.any(|decision| {
-            decision.reason == Reason::RollbackStarted
-                && decision.at.0 >= release.stage_since.0 - SECOND
-                && decision.message.contains(stopped::AS_ASKED)
-        });
-        (aborted || asked) && ctx.since(&release.stage_since) < TWICE
-    })
 }
 
 /// Takes an undo back of which nothing was written yet.

@@ -120,25 +120,43 @@ fn is_touched(ctx: &Context<'_>, view: View<'_>) -> bool {
         })
 }
 
+/// What somebody made of a workload since the release failed.
+struct Repair {
+    /// Digest of its template.
+    digest: String,
+    /// Why it is not available, in words.
+    waits: Option<String>,
+}
+
 /// What somebody made of workloads since the release failed and that is not
-/// available: in words, and how long that may still take.
+/// available: in words, and how long that may still take. Notes what was looked at.
 fn repairs(ctx: &mut Context<'_>, plan: &Plan) -> Option<(String, Duration)> {
     let now = ctx.micros();
     let mut left = None;
     let mut texts = Vec::new();
-    let all: Vec<(usize, Option<(String, String)>)> = ctx
+    let all: Vec<(usize, Option<Repair>)> = ctx
         .components()
         .map(|view| {
             let live = view.observed.workload.as_ref();
-            let live = live.filter(|live| is_touched(ctx, view) && !is_complete(live));
-            let repair = live.map(|live| (canon::digest(&live.template), availability(view, live)));
+            let live = live.filter(|_| is_touched(ctx, view));
+            let repair = live.map(|live| Repair {
+                digest: canon::digest(&live.template),
+                waits: (!is_complete(live)).then(|| availability(view, live)),
+            });
             (view.index, repair)
         })
         .collect();
     for (index, repair) in all {
-        let failed = ctx.component(index).and_then(|c| c.failed_first.as_mut());
-        let Some(failed) = failed else { continue };
-        let Some((digest, text)) = repair else {
+        let Some(component) = ctx.component(index) else {
+            continue;
+        };
+        // Of one that was missing then nothing is known, but that it can be repaired.
+        let failed = component.failed_first.get_or_insert_with(|| FailedFirst {
+            spec_digest: String::new(),
+            repair_digest: None,
+            repaired_at: None,
+        });
+        let Some(Repair { digest, waits }) = repair else {
             (failed.repair_digest, failed.repaired_at) = (None, None);
             continue;
         };
@@ -147,9 +165,11 @@ fn repairs(ctx: &mut Context<'_>, plan: &Plan) -> Option<(String, Duration)> {
             failed.repaired_at = Some(now.clone());
         }
         let since = failed.repaired_at.clone().unwrap_or_else(|| now.clone());
-        let rest = plan.progress_deadline().saturating_sub(ctx.since(&since));
-        left = left.max(Some(rest));
-        texts.push(text);
+        if let Some(text) = waits {
+            let rest = plan.progress_deadline().saturating_sub(ctx.since(&since));
+            left = left.max(Some(rest));
+            texts.push(text);
+        }
     }
     left.map(|left| (texts.join("; "), left))
 }
@@ -217,9 +237,6 @@ pub(super) fn taken(ctx: &mut Context<'_>, spec: &str) {
         refused.spec.as_deref() != Some(spec)
             && (repaired || !failed.is_some_and(|failed| corrected.contains(failed)))
     });
-    for component in &mut ctx.status.components {
-        component.failed_first = None;
-    }
 }
 
 /// Whether a workload runs something else than when the release failed.
@@ -229,8 +246,9 @@ fn is_other(ctx: &Context<'_>, view: View<'_>) -> bool {
     let then = components.find(|c| c.workload == reference);
     let then = then.and_then(|component| component.failed_first.as_ref());
     let live = view.observed.workload.as_ref();
-    then.zip(live)
-        .is_some_and(|(then, live)| then.spec_digest != pod_spec(live))
+    then.zip(live).is_some_and(|(then, live)| {
+        !then.spec_digest.is_empty() && then.spec_digest != pod_spec(live)
+    })
 }
 
 /// Whether content failed as the first, so that nothing went back for it.

@@ -171,7 +171,7 @@ fn changes(ctx: &Context<'_>) -> Vec<String> {
     match (ctx.target(), ctx.stable()) {
         (Some(target), Some(stable)) => changes_of(&stable.data, &target.data),
         (Some(target), None) => match ctx.revision(tried_before(&ctx.status)) {
-            Some(before) if before.name == target.name => vec![AGAIN.to_owned()],
+            Some(before) if before.name == target.name => owned(&target.data, AGAIN),
             Some(before) => changes_of(&before.data, &target.data),
             None => first(&target.data),
         },
@@ -204,11 +204,16 @@ fn first(target: &RevisionData) -> Vec<String> {
     if !changes.is_empty() {
         return changes;
     }
+    owned(target, "first content")
+}
+
+/// Says something of each component that the plan has a template for.
+fn owned(target: &RevisionData, what: &str) -> Vec<String> {
     let owned = target.components.iter();
     let owned = owned.filter(|frozen| frozen.partial_digest.is_some());
     owned
         .take(CHANGES)
-        .map(|frozen| format!("{}: first content", frozen.name))
+        .map(|frozen| format!("{}: {what}", frozen.name))
         .collect()
 }
 

@@ -13,7 +13,7 @@ use super::{
     pinned,
 };
 use crate::{
-    api::{Cause, RefusedContent, RefusedTemplate},
+    api::{Cause, RefusedContent, RefusedTemplate, WorkloadRef},
     config_maps::Tracked,
     fields::canon,
     plan::{Plan, Target},
@@ -63,12 +63,32 @@ pub(super) fn forms(frozen: &Frozen, stable: Option<&Frozen>) -> Vec<RefusedTemp
     let mut forms = vec![frozen.template.clone()];
     if let Some(stable) = stable.filter(|_| frozen.partial_digest.is_none()) {
         forms.push(contents::stamped_as(&frozen.template, &stable.template));
+        // Where nothing was stamped yet, it will be once other contents were released.
+        forms.push(contents::stamped(&frozen.template, &frozen.config_maps));
         forms.push(contents::stamped_as(&stable.template, &frozen.template));
         for maps in mixed(frozen, stable) {
             forms.push(contents::stamped(&frozen.template, &maps));
             forms.push(contents::stamped(&stable.template, &maps));
         }
     }
+    digests_of(forms, &frozen.workload, stable)
+}
+
+/// The forms in which a template is left where contents are put back before it.
+pub(super) fn left_of(frozen: &Frozen, wanted: &Frozen) -> Vec<RefusedTemplate> {
+    let template = &frozen.template;
+    let mut forms = vec![contents::stamped_as(template, &wanted.template)];
+    let mixed = mixed(frozen, wanted);
+    forms.extend(mixed.iter().map(|maps| contents::stamped(template, maps)));
+    digests_of(forms, &frozen.workload, Some(wanted))
+}
+
+/// Forms and the same without a restart by hand, but for what is stable.
+fn digests_of(
+    mut forms: Vec<Value>,
+    workload: &WorkloadRef,
+    stable: Option<&Frozen>,
+) -> Vec<RefusedTemplate> {
     let stable = stable.map(|stable| &stable.template);
     let before = stable.map(contents::unrestarted);
     let plain: Vec<Value> = forms.iter().map(contents::unrestarted).collect();
@@ -85,7 +105,7 @@ pub(super) fn forms(frozen: &Frozen, stable: Option<&Frozen>) -> Vec<RefusedTemp
         }
     }
     let of = |digest| RefusedTemplate {
-        workload: frozen.workload.clone(),
+        workload: workload.clone(),
         digest,
     };
     digests.into_iter().map(of).collect()

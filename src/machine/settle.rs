@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    Action, adopt,
+    Action, adopt, again,
     commands::{self, OVERTAKEN},
     context::{Context, conflict},
     desired::{Change, Desired, desired},
@@ -25,6 +25,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// Starts a release that nothing has been written for yet.
 pub(super) fn begin(ctx: &mut Context<'_>, desired: &Desired) {
+    again::expire(ctx);
     if snapshots::were_refused(ctx) {
         // Asked before anything is said to go on: it may be refused again.
         for action in desired.keep.clone() {

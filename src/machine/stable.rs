@@ -400,6 +400,7 @@ pub(super) fn remember(ctx: &mut Context<'_>, released: Option<&Revision>) {
             ))
         })
         .collect();
+    let is_stable = ctx.status.stable_revision.is_some();
     for (index, [partial, contents], uid, live, numbers) in seen {
         let Some(component) = ctx.component(index) else {
             continue;
@@ -415,6 +416,10 @@ pub(super) fn remember(ctx: &mut Context<'_>, released: Option<&Revision>) {
         component.message = None;
         component.best_ready = None;
         component.progress_at = None;
+        if is_stable {
+            // What is stable is what is returned to from then on.
+            component.failed_first = None;
+        }
     }
     ctx.status.phase = Some(Phase::Stable);
     ctx.status.step = None;

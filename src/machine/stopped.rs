@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use super::{
-    contents,
+    again, contents,
     context::{Context, current_name},
-    pinned,
+    held, pinned,
     records::record,
     refused::refuse,
     report, restore,
@@ -20,11 +20,8 @@ use crate::{
         ReleaseProgress, ReleaseResult, Stage, UNDO,
     },
     fields::canon,
-    plan::Plan,
+    plan::{AS_ASKED, Plan},
 };
-
-/// Stands in the decision that a stopped release goes back.
-pub(super) const AS_ASKED: &str = "goes back as asked";
 
 /// Deals with a failure as the plan wants it.
 pub(super) fn failed(ctx: &mut Context<'_>, failure: Failure) {
@@ -186,6 +183,7 @@ fn renumber(ctx: &mut Context<'_>) {
 fn supersede(ctx: &mut Context<'_>, by_plan: bool) {
     ended(ctx);
     renumber(ctx);
+    again::expire(ctx);
     pinned::begin_anew(ctx);
     let now = ctx.micros();
     let facts = &ctx.input.world.plan;
@@ -242,6 +240,10 @@ pub(super) fn again(ctx: &mut Context<'_>, user: Option<&String>) {
     renumber(ctx);
     let name = current_name(ctx);
     ctx.status.refused.retain(|r| r.revision != name);
+    if let Some(target) = ctx.target() {
+        // Whatever came of parts of it before: all of it is asked for.
+        held::lift(ctx, target);
+    }
     let stage = if ctx.status.target_revision.is_some() {
         Stage::Promote
     } else {

@@ -4,8 +4,13 @@
 //! Admission and the state machine ask the same questions here; what an order
 //! does is decided by [`crate::machine`].
 
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
 use crate::api::{
-    Phase, RETRY, Reason, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult, Stage, UNDO,
+    Cause, Phase, RETRY, Reason, ReleaseKind, ReleasePlanStatus, ReleaseProgress, ReleaseRecord,
+    ReleaseResult, Stage, UNDO,
 };
 
 /// The revision that `belay.dev/abort` can name: what is being released, or
@@ -18,6 +23,38 @@ pub fn abortable(status: &ReleasePlanStatus) -> Option<&str> {
     }
     let gave_up = release.stage == Stage::Stopped && status.phase == Some(Phase::Failed);
     (!gave_up).then(|| current(status)).flatten()
+}
+
+/// For how long an order that is given again is the same one: two people, or one who
+/// pressed twice.
+pub const TWICE: Duration = Duration::from_secs(10);
+/// Stands in the decision that a stopped release goes back.
+pub const AS_ASKED: &str = "goes back as asked";
+/// How precise the times of decisions are.
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
+
+/// Whether the way back began with an abort, so short a time ago that another one
+/// is meant for the release as well.
+#[must_use]
+pub fn is_just_aborted(status: &ReleasePlanStatus, now: Timestamp) -> bool {
+    let going_back = |release: &&ReleaseProgress| release.stage == Stage::Restore;
+    let Some(release) = status.release.as_ref().filter(going_back) else {
+        return false;
+    };
+    let failure = release.failure.as_ref();
+    // What was aborted long ago and came again goes back with the cause of then.
+    let target = status.target_revision.as_ref();
+    let came_again = target.is_some_and(|target| !release.applied.contains(target));
+    let aborted = failure.is_some_and(|failure| failure.cause == Cause::Aborted) && !came_again;
+    let mut decisions = status.decisions.iter().rev();
+    // One that stopped went back by the same order.
+    let asked = decisions.any(|decision| {
+        decision.reason == Reason::RollbackStarted
+            && decision.at.0 >= release.stage_since.0 - SECOND
+            && decision.message.contains(AS_ASKED)
+    });
+    let age = Duration::try_from(now.duration_since(release.stage_since.0));
+    (aborted || asked) && age.unwrap_or_default() < TWICE
 }
 
 /// The revision that an undo is to bring back of which nothing was written yet:

@@ -38,8 +38,8 @@ pub use change::{check_change, check_create};
 pub use check_orders::given_orders;
 pub use claims::incumbent;
 pub use commands::{
-    abortable, brought_content, current, failed, is_gone_from_plan, is_lost, last_word,
-    rests_on_revision, retryable, unbegun, undoable,
+    AS_ASKED, TWICE, abortable, brought_content, current, failed, is_gone_from_plan,
+    is_just_aborted, is_lost, last_word, rests_on_revision, retryable, unbegun, undoable,
 };
 pub use containers::{MissingContainer, missing_containers};
 pub use defaults::{completed, defaults_patch, generation_patch};

@@ -3,8 +3,6 @@
 //! Pure. Each order names a revision, so that one that comes late hits nothing;
 //! what may be named is asked of [`crate::plan`], as the webhook does.
 
-use std::time::Duration;
-
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
@@ -24,11 +22,8 @@ use crate::{
         access::quoted,
         status::{Caller, pods::age, undone::remark},
     },
-    plan::{abortable, is_lost, undoable},
+    plan::{TWICE, abortable, is_just_aborted, is_lost, undoable},
 };
-
-/// For how long the operator takes an abort that is given again for the same one.
-const TWICE: Duration = Duration::from_secs(10);
 
 /// What is asked of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,7 +224,9 @@ fn goes_already(plan: &StoredPlan, caller: &Caller, now: Timestamp) -> Option<Or
     let to = release.undo.as_ref()?;
     let name = plan.metadata.name.as_deref().unwrap_or_default();
     let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
-    (goes_on && age(&since, now) < TWICE).then(|| {
+    // A retry of what froze goes to a revision in the same way.
+    let is_asked = goes_on && !release.retried;
+    (is_asked && age(&since, now) < TWICE).then(|| {
         Order::Nothing(format!(
             "goes to {to} already, as was asked a moment ago; to take that back: {}",
             caller.command("abort", name, "", namespace)
@@ -240,14 +237,8 @@ fn goes_already(plan: &StoredPlan, caller: &Caller, now: Timestamp) -> Option<Or
 /// What is said of an abort that the operator would not take again.
 fn goes_back(plan: &StoredPlan, now: Timestamp) -> Option<Order> {
     let status = plan.status.as_ref()?;
-    let release = status.release.as_ref()?;
-    let failure = release.failure.as_ref()?;
-    let since = Time(release.stage_since.0);
-    let again = release.stage == Stage::Restore
-        && failure.cause == Cause::Aborted
-        && age(&since, now) < TWICE;
     let stable = status.stable_revision.as_deref().unwrap_or_default();
-    again.then(|| {
+    is_just_aborted(status, now).then(|| {
         Order::Nothing(format!(
             "was aborted a moment ago and goes back to {stable} already; to end that where it is, give the order again in {} s",
             TWICE.as_secs()

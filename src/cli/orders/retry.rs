@@ -140,6 +140,10 @@ fn stands_on_refused(status: &ReleasePlanStatus) -> bool {
     if let Some(stage) = stage {
         return stage == Stage::Stopped;
     }
+    if failed(status).is_some() {
+        // Also while a repair of a first release may still get available.
+        return true;
+    }
     let mut conditions = status.conditions.iter();
     let ready = conditions.find(|c| c.type_ == ConditionType::Ready.as_str());
     ready.is_some_and(|ready| {

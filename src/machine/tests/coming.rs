@@ -3,7 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::{commands::undo, sim::*};
+use super::{
+    commands::{retry, undo},
+    sim::*,
+};
 use crate::api::{Phase, Reason, ReleaseResult};
 
 const MAP: &str = "settings";
@@ -353,4 +356,149 @@ fn contents_that_go_back_with_another_workload_begin_no_release_again() {
     // The release, and what came again beside it.
     assert_eq!(sim.status.history.len(), releases + 2);
     assert_eq!(sim.reason(), "RolledBack");
+}
+
+/// Contents that were good and stable once are no part of what failed beside them.
+#[test]
+fn what_was_stable_before_is_not_refused_with_a_template_that_came_beside_it() {
+    let mut sim = started("cart:1");
+    sim.configure(MAP, "2");
+    sim.run_to_the_end();
+    sim.deployment("web").set_image(BAD);
+    sim.run_to_the_end();
+    sim.run(5);
+    sim.configure(MAP, "3");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert!(sim.ready(), "{:#?}", sim.status);
+    // A tool applies all of its old manifests.
+    bad(&mut sim);
+    sim.run(20);
+    assert_eq!(state(&sim), ("cart:1", "web:1", "3"));
+    sim.configure(MAP, "2");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert_eq!(state(&sim), ("cart:1", "web:1", "2"));
+    assert!(sim.ready(), "{:#?}", sim.status);
+}
+
+/// Nobody looks at the plan between the two.
+#[test]
+fn what_was_told_is_told_by_no_undo_and_no_correction_of_a_frozen_release() {
+    let mut sim = started("cart:1");
+    refuse(&mut sim);
+    let first = sim.status.stable_revision.clone().unwrap();
+    sim.want("cart", "cart:2");
+    sim.run_to_the_end();
+    sim.run(5);
+    let mut frozen = sim.clone();
+    bad(&mut sim);
+    sim.run(3600);
+    assert_eq!(sim.reason(), "RolledBack");
+    undo(&mut sim, &first);
+    sim.run_to_the_end();
+    sim.run(5);
+    assert_eq!((state(&sim).0, sim.reason()), ("cart:1", "Undone"));
+
+    frozen.edit(|spec| spec["onFailure"] = json!("Freeze"));
+    frozen.want("cart", "cart:3-unready");
+    frozen.run_until("it is sent", |sim| sim.image("cart") == "cart:3-unready");
+    bad(&mut frozen);
+    frozen.run_until("it is frozen", |sim| sim.phase() == Phase::Frozen);
+    frozen.run(3600);
+    frozen.want("cart", "cart:4");
+    frozen.run_until("the end", |sim| sim.phase() == Phase::Stable);
+    frozen.run(5);
+    assert_eq!(state(&frozen), ("cart:4", "web:1", "1"));
+    assert!(frozen.ready(), "{:#?}", frozen.status);
+}
+
+/// A part of it had gone back beside what failed before.
+#[test]
+fn a_retry_of_what_froze_takes_nothing_of_it_for_refused_content() {
+    let mut sim = started("cart:1");
+    sim.want("cart", "cart:2-crash");
+    sim.deployment("web").set_image("web:2");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert_eq!(state(&sim), ("cart:1", "web:1", "1"));
+    sim.edit(|spec| spec["onFailure"] = json!("Freeze"));
+    sim.want("cart", "cart:3-unready");
+    sim.deployment("web").set_image("web:2");
+    sim.run_until("it is frozen", |sim| sim.phase() == Phase::Frozen);
+    let target = sim.status.target_revision.clone().unwrap();
+    sim.deployment("cart").repair();
+    retry(&mut sim, &target);
+    sim.run(60);
+    assert_eq!(state(&sim), ("cart:3-unready", "web:2", "1"));
+    assert!(sim.ready(), "{:#?}", sim.status);
+    assert_eq!(sim.results().last(), Some(&ReleaseResult::Succeeded));
+}
+
+/// They are contents of a ConfigMap that the undo brings back as well.
+#[test]
+fn refused_contents_that_come_in_an_undo_of_contents_do_not_hold_it() {
+    for after in 1..5 {
+        let mut sim = started("cart:1");
+        let first = sim.status.stable_revision.clone().unwrap();
+        sim.configure(MAP, "2");
+        sim.run_to_the_end();
+        sim.run(5);
+        sim.deployment("web").broken = true;
+        sim.configure(MAP, "3");
+        sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+        sim.deployment("web").broken = false;
+        sim.run_to_the_end();
+        sim.run(5);
+        assert_eq!(state(&sim), ("cart:1", "web:1", "2"));
+        undo(&mut sim, &first);
+        sim.run(after);
+        sim.configure(MAP, "3");
+        sim.run(120);
+        let events = &sim.events;
+        assert_eq!(
+            state(&sim),
+            ("cart:1", "web:1", "1"),
+            "after {after}: {events:#?}"
+        );
+        assert_eq!(sim.phase(), Phase::Stable, "after {after}");
+        assert!(
+            sim.stalled() && sim.reason() != "ConfigMapEdited",
+            "after {after}"
+        );
+    }
+}
+
+/// The baseline has no annotation for its contents.
+#[test]
+fn refused_content_is_known_again_where_contents_were_released_since() {
+    let mut sim = started("cart:1");
+    sim.deployment("web").set_image(BAD);
+    sim.run_to_the_end();
+    sim.configure(MAP, "3");
+    sim.run_to_the_end();
+    sim.run(20);
+    assert!(sim.ready(), "{:#?}", sim.status);
+    let releases = sim.status.history.len();
+    sim.configure(MAP, "1");
+    sim.deployment("web").set_image(BAD);
+    sim.run(30);
+    assert_eq!(state(&sim), ("cart:1", "web:1", "3"));
+    assert_eq!(sim.status.history.len(), releases + 1);
+    assert_eq!(sim.told(Reason::Reasserted), 1, "{:#?}", sim.events);
+}
+
+/// Who corrects one half and takes the other back has corrected all of it.
+#[test]
+fn half_of_a_correction_long_after_a_put_back_is_told_for_itself() {
+    let mut sim = started("cart:1");
+    refuse(&mut sim);
+    sim.edit(|spec| spec["bakeTime"] = json!("120s"));
+    sent(&mut sim);
+    bad(&mut sim);
+    sim.run(60);
+    sim.deployment("web").set_image("web:3");
+    sim.run(300);
+    assert_eq!(state(&sim), ("cart:2-slow", "web:3", "1"));
+    assert!(sim.ready(), "{:#?}", sim.status);
 }

@@ -90,11 +90,7 @@ fn a_touch_that_is_not_healthy_leaves_the_verdict() {
             sim.deployment("cart").set_image("cart:8-crash");
         }
         sim.run(2);
-        let seen = sim.status.components[0].looked_at().unwrap().to_owned();
-        assert_eq!(
-            seen,
-            crate::fields::canon::digest(&sim.deployments["cart"].template)
-        );
+        assert!(looked_at(&sim, "cart"), "{:#?}", sim.status);
         assert_eq!(
             (sim.phase(), sim.reason(), sim.stalled()),
             (Phase::Failed, "BaselineUnavailable", false),
@@ -106,7 +102,28 @@ fn a_touch_that_is_not_healthy_leaves_the_verdict() {
         sim.want("cart", "cart:3");
         sim.run_until("the end", |sim| sim.ready());
         assert_eq!(sim.image("cart"), "cart:3");
+        assert!(looked_at(&sim, "cart"), "{:#?}", sim.status);
     }
+}
+
+/// Whether the live template of a workload is the one that the status says was seen.
+fn looked_at(sim: &Sim, name: &str) -> bool {
+    let mut components = sim.status.components.iter();
+    let component = components.find(|component| component.name == name).unwrap();
+    let live = crate::fields::canon::digest(&sim.deployments[name].template);
+    component.looked_at() == Some(&live)
+}
+
+/// One of them runs again and the other does not.
+#[test]
+fn every_repair_is_noted_as_looked_at() {
+    let spec = templated(&[("cart", "cart:2-unready"), ("web", "web:2-unready")]);
+    let mut sim = Sim::new(spec, &[("cart", "cart:1-crash"), ("web", "web:1-crash")]);
+    is_failed(&mut sim);
+    sim.deployment("web").set_image("web:9");
+    sim.run(30);
+    assert!(looked_at(&sim, "web") && looked_at(&sim, "cart"));
+    assert_eq!(sim.reason(), "ReleaseFailed");
 }
 
 #[test]
@@ -238,7 +255,7 @@ fn the_first_releases_after_one_that_failed_say_what_they_changed() {
         [0, 1, 2, 3].map(changes),
         [
             "cart: containers[app].image: cart:1-crash → cart:2-crash",
-            "the same again",
+            "cart: the same again",
             "cart: containers[app].image: cart:2-crash → cart:3-crash",
             "cart: containers[app].image: cart:3-crash → cart:4",
         ]
