@@ -222,6 +222,9 @@ pub struct RefusedAgain {
     /// What of it came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<RefusedPart>,
+    /// Digests of the templates that the way back leaves between two writes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
     /// Whether it is not there any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,

@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{
     api::{
-        Reason, RefusedAgain, RefusedContent, RefusedPart, RefusedTemplate, ReleaseKind,
-        ReleaseRecord, ReleaseResult,
+        Reason, RefusedAgain, RefusedContent, RefusedPart, ReleaseKind, ReleaseRecord,
+        ReleaseResult,
     },
     config_maps::Tracked,
     fields::canon,
@@ -80,15 +80,16 @@ pub(super) fn coming(
     }
     let undo = ctx.release().is_some_and(|release| release.undo.is_some());
     let stable = ctx.stable().and_then(|stable| stable.data.of(target));
-    let mut taken_away = stable.into_iter().chain(applied(ctx, target));
-    let tracked = view.scope.tracked.iter();
-    let awaited = |then: &Frozen| {
-        let known = |now| then.config_maps.contains(now) || frozen.config_maps.contains(now);
-        !canon::equal(&then.template, &frozen.template)
-            && looks_as(then, &now)
-            && tracked.clone().all(known)
+    let all = || {
+        stable
+            .into_iter()
+            .chain([frozen])
+            .chain(applied(ctx, target))
     };
-    if undo && taken_away.any(awaited) {
+    // Contents and templates go back one after the other, so each may be that of then.
+    let known = |now: &Tracked| all().any(|then| then.config_maps.contains(now));
+    let awaited = || all().any(|then| looks_as(then, &now));
+    if undo && awaited() && view.scope.tracked.iter().all(known) {
         Coming::Nothing
     } else if is_left(ctx, view, live) {
         Coming::Left
@@ -149,8 +150,9 @@ pub(super) fn turn(ctx: &mut Context<'_>, index: usize, wanted: &Frozen, can: bo
                 at: ctx.micros(),
                 revision,
                 put_back: false,
-                before: seen.is_some(),
+                before: seen.is_some() && ctx.release().is_some(),
                 part,
+                left: Vec::new(),
                 gone: false,
             };
             (came, Turn::Awaits)
@@ -169,10 +171,11 @@ pub(super) fn turn(ctx: &mut Context<'_>, index: usize, wanted: &Frozen, can: bo
         Some(seen) if !can || is_stored(ctx, index) => (seen, Turn::Due),
         Some(seen) if seen.put_back => (seen, Turn::Awaits),
         Some(seen) => {
-            withdraw(ctx, index, &revision, wanted);
+            withdraw(ctx, &revision);
             ctx.wake_in(Duration::ZERO);
             let entered = RefusedAgain {
                 put_back: true,
+                left: left_between(ctx, index, wanted),
                 ..seen
             };
             (entered, Turn::Enters)
@@ -255,32 +258,24 @@ fn joined(one: Option<RefusedPart>, other: Option<RefusedPart>) -> Option<Refuse
     }
 }
 
-/// Refuses with it what the plan says, if that came with it, and each part of it
-/// beside what is put back: that may end between two of its writes.
-fn withdraw(ctx: &mut Context<'_>, index: usize, revision: &str, wanted: &Frozen) {
+/// Refuses with it what the plan says, if that came with it.
+fn withdraw(ctx: &mut Context<'_>, revision: &str) {
     let content = ctx.input.plan.map(|plan| plan.content().to_owned()).ok();
     let released = ctx.target().map(|target| target.data.spec.clone());
-    let parts = parts(ctx, index, wanted);
     let mut refused = ctx.status.refused.iter_mut();
-    let Some(refused) = refused.find(|refused| refused.revision == revision) else {
-        return;
-    };
-    if refused.spec.is_some() && refused.spec == content && released != content {
+    let refused = refused.find(|refused| refused.revision == revision);
+    let came = |r: &&mut RefusedContent| r.spec.is_some() && r.spec == content;
+    if let Some(refused) = refused.filter(|r| came(r) && released != content) {
         refused.corrected = false;
-    }
-    for part in parts {
-        if !refused.live.contains(&part) {
-            refused.live.push(part);
-        }
     }
 }
 
-/// What is left of it where that ends in between: contents go back before the
+/// What of it is left where the way back ends in between: contents go back before the
 /// template does.
-fn parts(ctx: &Context<'_>, index: usize, wanted: &Frozen) -> Vec<RefusedTemplate> {
+fn left_between(ctx: &Context<'_>, index: usize, wanted: &Frozen) -> Vec<String> {
     let mut components = ctx.components();
     let view = components.find(|view| view.index == index && view.scope.template.is_none());
-    let parts = view.and_then(|view| {
+    let left = view.and_then(|view| {
         let live = view.observed.workload.as_ref()?;
         let now = Frozen {
             template: contents::now(ctx, view.scope, live),
@@ -289,7 +284,7 @@ fn parts(ctx: &Context<'_>, index: usize, wanted: &Frozen) -> Vec<RefusedTemplat
         };
         Some(left_of(&now, wanted))
     });
-    parts.unwrap_or_default()
+    left.unwrap_or_default()
 }
 
 /// Enters refused content that came again where other content was released since:
@@ -398,6 +393,13 @@ pub(super) fn contents_in_release(
         ctx.act_once(write);
     }
     Ok(true)
+}
+
+/// Forgets what was put back: an order is never the rest of an apply.
+pub(super) fn forget(ctx: &mut Context<'_>) {
+    for component in &mut ctx.status.components {
+        component.refused_again.take_if(|again| again.gone);
+    }
 }
 
 /// Forgets what was put back some time ago: it was told then.

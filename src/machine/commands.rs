@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::{
-    Action, contents,
+    Action, again, contents,
     context::{Context, conflict, cut},
     desired::{Obstacle, undone},
     held, pinned, rebuild,
@@ -355,6 +355,7 @@ fn undo(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
     if waits {
         taken_back(ctx, &by);
     }
+    again::forget(ctx);
     let stopped = ctx.status.release.clone();
     if let Some(release) = &stopped {
         stopped::ended(ctx);

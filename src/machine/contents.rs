@@ -163,12 +163,31 @@ fn is_same(before: &[Tracked], now: &[Tracked]) -> bool {
 /// they held with a template. Contents that nobody knows are in the way.
 pub(super) fn bring(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, Obstacle> {
     let undo = ctx.release().is_some_and(|release| release.undo.is_some());
-    write(ctx, frozen, undo, |name, now| is_known(ctx, name, now))
+    let refused = has_refused(ctx, frozen);
+    write(ctx, frozen, undo, |name, now| {
+        refused || is_known(ctx, name, now)
+    })
+}
+
+/// Whether a workload has refused content again: nobody's edit is lost with that.
+fn has_refused(ctx: &Context<'_>, frozen: &Frozen) -> bool {
+    let mut components = ctx.components();
+    let view = components.find(|view| view.scope.target.to_ref() == frozen.workload);
+    view.is_some_and(|view| {
+        let live = view.observed.workload.as_ref();
+        live.is_some_and(|live| {
+            let now = now(ctx, view.scope, live);
+            ctx.refused_as(&view.scope.target, &now).is_some()
+        })
+    })
 }
 
 /// The same for an undo that is only asked for.
 pub(super) fn back(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, Obstacle> {
-    write(ctx, frozen, true, |name, now| is_known(ctx, name, now))
+    let refused = has_refused(ctx, frozen);
+    write(ctx, frozen, true, |name, now| {
+        refused || is_known(ctx, name, now)
+    })
 }
 
 /// The same over contents that are known to be refused.

@@ -64,7 +64,9 @@ pub(super) fn forms(frozen: &Frozen, stable: Option<&Frozen>) -> Vec<RefusedTemp
     if let Some(stable) = stable.filter(|_| frozen.partial_digest.is_none()) {
         forms.push(contents::stamped_as(&frozen.template, &stable.template));
         // Where nothing was stamped yet, it will be once other contents were released.
-        forms.push(contents::stamped(&frozen.template, &frozen.config_maps));
+        for maps in [&frozen.config_maps, &stable.config_maps] {
+            forms.push(contents::stamped(&frozen.template, maps));
+        }
         forms.push(contents::stamped_as(&stable.template, &frozen.template));
         for maps in mixed(frozen, stable) {
             forms.push(contents::stamped(&frozen.template, &maps));
@@ -75,12 +77,13 @@ pub(super) fn forms(frozen: &Frozen, stable: Option<&Frozen>) -> Vec<RefusedTemp
 }
 
 /// The forms in which a template is left where contents are put back before it.
-pub(super) fn left_of(frozen: &Frozen, wanted: &Frozen) -> Vec<RefusedTemplate> {
+pub(super) fn left_of(frozen: &Frozen, wanted: &Frozen) -> Vec<String> {
     let template = &frozen.template;
     let mut forms = vec![contents::stamped_as(template, &wanted.template)];
     let mixed = mixed(frozen, wanted);
     forms.extend(mixed.iter().map(|maps| contents::stamped(template, maps)));
-    digests_of(forms, &frozen.workload, Some(wanted))
+    let left = digests_of(forms, &frozen.workload, Some(wanted));
+    left.into_iter().map(|left| left.digest).collect()
 }
 
 /// Forms and the same without a restart by hand, but for what is stable.
@@ -89,16 +92,16 @@ fn digests_of(
     workload: &WorkloadRef,
     stable: Option<&Frozen>,
 ) -> Vec<RefusedTemplate> {
+    // What is stable is so under each stamp of its contents.
+    let stamped = stable.map(|s| contents::stamped(&s.template, &s.config_maps));
     let stable = stable.map(|stable| &stable.template);
-    let before = stable.map(contents::unrestarted);
+    let all: Vec<&Value> = stable.into_iter().chain(&stamped).collect();
+    let before: Vec<Value> = all.iter().map(|form| contents::unrestarted(form)).collect();
     let plain: Vec<Value> = forms.iter().map(contents::unrestarted).collect();
     // A restart that failed is no word on the same pods without it.
-    let plain = plain
-        .into_iter()
-        .filter(|plain| before.as_ref() != Some(plain));
-    forms.extend(plain);
+    forms.extend(plain.into_iter().filter(|plain| !before.contains(plain)));
     let mut digests: Vec<String> = Vec::new();
-    for form in forms.iter().filter(|form| stable != Some(*form)) {
+    for form in forms.iter().filter(|form| !all.contains(form)) {
         let digest = canon::digest(form);
         if !digests.contains(&digest) {
             digests.push(digest);
@@ -240,7 +243,7 @@ impl Context<'_> {
         }
         let digests = digests(now, stable);
         let mut refused = self.status.refused.iter();
-        refused.any(|r| holds(r, target, &digests) && !self.is_corrected(r, Some(target)))
+        refused.any(|r| self.has(r, target, &digests) && !self.is_corrected(r, Some(target)))
     }
 
     /// The last content of which a live template of a workload was refused.
@@ -251,7 +254,19 @@ impl Context<'_> {
         }
         let digests = digests(now, stable);
         let mut refused = self.status.refused.iter().rev();
-        refused.find(|refused| holds(refused, target, &digests))
+        refused.find(|refused| self.has(refused, target, &digests))
+    }
+
+    /// Whether a workload has refused content, or what the way back from it leaves
+    /// between two writes.
+    fn has(&self, refused: &RefusedContent, target: &Target, digests: &[String]) -> bool {
+        let workload = target.to_ref();
+        let mut components = self.status.components.iter();
+        let component = components.find(|component| component.workload == workload);
+        let again = component.and_then(|component| component.refused_again.as_ref());
+        let again = again.filter(|again| again.revision == refused.revision && !again.gone);
+        holds(refused, target, digests)
+            || again.is_some_and(|again| again.left.iter().any(|left| digests.contains(left)))
     }
 
     /// Whether what failed has other content by now. Where nothing says what that

@@ -454,6 +454,7 @@ fn supersede(ctx: &mut Context<'_>) {
     // What would go back gets the newer content instead.
     ctx.discard_writes();
     refuse(ctx);
+    again::expire(ctx);
     pinned::begin_anew(ctx);
     let (result, what) = if rebuild::is_asked_for_in_loss(ctx) {
         (ReleaseResult::Superseded, "undo")

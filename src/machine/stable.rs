@@ -285,7 +285,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         };
         let text = format!(
             "{what}{revision} is live, and {again} is not released again by itself. {}{retry}{}{caveats}",
-            ways::change(ctx),
+            ways::change_of(ctx, refused.component.as_deref()),
             if caveats.is_empty() || retry.is_empty() {
                 ""
             } else {

@@ -81,6 +81,7 @@ fn stop(ctx: &mut Context<'_>, phase: Phase) {
     for (index, digest) in live {
         if let Some(component) = ctx.component(index) {
             component.live_digest = Some(digest);
+            component.failed_first = None;
             component.progress_at = None;
             component.best_ready = None;
         }
@@ -216,7 +217,10 @@ pub(super) fn back(ctx: &mut Context<'_>, by: &str) {
     let is_frozen = ctx.status.phase == Some(Phase::Frozen);
     let failed = failed.map(|failure| Failure {
         message: if is_frozen {
-            format!("{}; it stopped there and {AS_ASKED}{by}", failure.message)
+            format!(
+                "{}; it stopped there and was {AS_ASKED}{by}",
+                failure.message
+            )
         } else {
             failure.message
         },
@@ -228,10 +232,10 @@ pub(super) fn back(ctx: &mut Context<'_>, by: &str) {
         message: format!("the release was aborted as asked{by}"),
         at: ctx.micros(),
     });
-    ctx.log(
-        Reason::RollbackStarted,
-        &format!("the stopped release {AS_ASKED}{by}"),
-    );
+    if !is_frozen {
+        let text = format!("the stopped release is {AS_ASKED}{by}");
+        ctx.log(Reason::RollbackStarted, &text);
+    }
     restore::begin(ctx, failure);
 }
 
@@ -240,6 +244,7 @@ pub(super) fn again(ctx: &mut Context<'_>, user: Option<&String>) {
     renumber(ctx);
     let name = current_name(ctx);
     ctx.status.refused.retain(|r| r.revision != name);
+    again::forget(ctx);
     if let Some(target) = ctx.target() {
         // Whatever came of parts of it before: all of it is asked for.
         held::lift(ctx, target);

@@ -157,9 +157,11 @@ fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, boo
             let contents = same(stable) && !same(frozen);
             template || (contents && looks(frozen))
         });
-        let is_new = !known
-            && !goes_back_with_another(ctx, view, frozen)
-            && (back || !ctx.live_refused(&view.scope.target, &now));
+        let stays = || {
+            let held = ctx.live_refused(&view.scope.target, &now);
+            held || goes_back_with_another(ctx, view, &[Some(frozen), stable])
+        };
+        let is_new = !known && (back || !stays());
         is_new.then(|| (view.scope.name.clone(), !looks(frozen)))
     };
     ctx.components().filter_map(|view| differs(&view)).collect()
@@ -167,7 +169,7 @@ fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, boo
 
 /// Whether a workload differs by contents alone that another one has again of what was
 /// refused of that: they go back with it.
-fn goes_back_with_another(ctx: &Context<'_>, view: &View<'_>, frozen: &Frozen) -> bool {
+fn goes_back_with_another(ctx: &Context<'_>, view: &View<'_>, known: &[Option<&Frozen>]) -> bool {
     let has_again = |one: &View<'_>| {
         let live = one.observed.workload.as_ref();
         one.scope.template.is_none()
@@ -180,15 +182,17 @@ fn goes_back_with_another(ctx: &Context<'_>, view: &View<'_>, frozen: &Frozen) -
         let mut others = ctx.components().filter(|one| one.index != view.index);
         others.any(|one| one.scope.config_maps.contains(name) && has_again(&one))
     };
-    let moved = view.scope.tracked.iter();
-    let moved: Vec<_> = moved
-        .filter(|now| !frozen.config_maps.contains(now))
+    let live = view.observed.workload.as_ref();
+    let plain = live.map(|live| contents::plain(&live.template));
+    let same = |known: &&Frozen| plain.as_ref() == Some(&contents::plain(&known.template));
+    let Some(known) = known.iter().copied().flatten().find(same) else {
+        return false;
+    };
+    let tracked = view.scope.tracked.iter();
+    let moved: Vec<_> = tracked
+        .filter(|now| !known.config_maps.contains(now))
         .collect();
-    let template = view.observed.workload.as_ref().map(|live| &live.template);
-    template.is_some_and(|live| {
-        canon::equal(&contents::plain(live), &contents::plain(&frozen.template))
-    }) && !moved.is_empty()
-        && moved.iter().all(|now| beside(&now.name))
+    !moved.is_empty() && moved.iter().all(|now| beside(&now.name))
 }
 
 /// The ConfigMaps that hold something else than the target was made with: those

@@ -7,7 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use super::context::{Context, current_name, cut_to};
+use super::{
+    Scope,
+    context::{Context, current_name, cut_to},
+};
 use crate::{
     api::{ABORT, ReleasePlanStatus, ReleaseRecord, ReleaseResult, UNDO},
     fields::{FieldSet, diff, project},
@@ -32,7 +35,16 @@ const PLACES: usize = 4;
 /// To change the content where it comes from: in the plan, in ConfigMaps that it
 /// tracks, in workloads that it follows.
 pub(super) fn change(ctx: &Context<'_>) -> String {
-    let present = || ctx.scope.iter().filter(|scope| !scope.leaving);
+    change_of(ctx, None)
+}
+
+/// The same for what a component brings, if it is still in the plan: other content of
+/// another one would not correct what failed.
+pub(super) fn change_of(ctx: &Context<'_>, component: Option<&str>) -> String {
+    let all = || ctx.scope.iter().filter(|scope| !scope.leaving);
+    let failed = component.filter(|failed| all().any(|scope| scope.name == **failed));
+    let is_it = |scope: &&Scope| failed.is_none_or(|failed| scope.name == failed);
+    let present = || all().filter(is_it);
     let templated = present().any(|scope| scope.template.is_some());
     let plan = templated.then(|| "the plan".to_owned());
     let followed = present().filter(|scope| scope.template.is_none());

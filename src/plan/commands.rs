@@ -29,7 +29,7 @@ pub fn abortable(status: &ReleasePlanStatus) -> Option<&str> {
 /// pressed twice.
 pub const TWICE: Duration = Duration::from_secs(10);
 /// Stands in the decision that a stopped release goes back.
-pub const AS_ASKED: &str = "goes back as asked";
+pub const AS_ASKED: &str = "sent back as asked";
 /// How precise the times of decisions are.
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
 

@@ -311,6 +311,11 @@ fn an_undo_given_twice_does_not_take_itself_back() {
     let again =
         |plan: &StoredPlan, named| order::again(Verb::Undo, plan, named, &Caller::default(), noon);
     let (new, old) = ("2026-03-01T11:59:51.000000Z", "2026-03-01T11:59:50.000000Z");
+    // A retry of what froze goes to its revision in the same way, and is not meant.
+    let mut retried = serde_json::to_value(goes("Promote", new)).unwrap();
+    retried["status"]["release"]["retried"] = json!(true);
+    let retried: StoredPlan = serde_json::from_value(retried).unwrap();
+    assert!(again(&retried, None).is_none());
     for stage in ["Settle", "Promote"] {
         let plan = goes(stage, new);
         expect![[r#"Some(Nothing("goes to shop-aaaa already, as was asked a moment ago; to take that back: belay abort shop -n s"))"#]]

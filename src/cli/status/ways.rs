@@ -207,6 +207,10 @@ impl Facts<'_> {
                 ways.push(Some(way(give, None)));
                 ways.push(abort("end the rollback and keep what is live"));
             }
+            Reason::BaselineUnavailable if self.status.phase == Some(Phase::Failed) => {
+                ways.push(edit());
+                ways.push(self.retry());
+            }
             Reason::Released
             | Reason::BaselineTaken
             | Reason::BaselineUnavailable

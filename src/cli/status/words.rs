@@ -86,10 +86,12 @@ pub(super) const fn next(reason: Option<Reason>) -> &'static str {
         | Reason::ConfigMapMissing => "nothing until the content changes",
         Reason::TargetsMissing => "goes on by itself once it is",
         Reason::BaselineUnavailable => {
-            "taken as the stable revision once all of it is available; at the deadline other content of the plan is released without a way back"
+            "taken as the stable revision once all of it is available; at the deadline other content of the plan is released without a way back, unless it failed before"
         }
-        Reason::Settling
-        | Reason::ReleaseStarted
+        Reason::Settling => {
+            "the release begins within seconds; what was refused before is put back instead"
+        }
+        Reason::ReleaseStarted
         | Reason::Superseded
         | Reason::RetryRequested
         | Reason::UndoRequested => "the release begins within seconds",

@@ -41,6 +41,17 @@ pub(super) struct Unlike {
     pub(super) at: Option<Timestamp>,
 }
 
+impl Unlike {
+    /// Whether it is the Deployment of this name.
+    fn is_of(&self, name: &str) -> bool {
+        self.what == deployment(name)
+    }
+}
+
+fn deployment(name: &str) -> String {
+    format!("deployment {name}")
+}
+
 /// Whether a plan's word is about what is live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Word {
@@ -69,10 +80,14 @@ enum Rests {
 
 impl Rests {
     fn of(state: &State) -> Self {
+        // Other templates take it out of these at once.
+        let held = [Reason::Frozen, Reason::Contended];
         match state.outcome {
             Some(Outcome::Released | Outcome::RolledBack | Outcome::Undone) => Self::All,
             Some(Outcome::Failed) => Self::Stopped,
-            Some(Outcome::Held) if state.reason == Reason::Frozen.as_str() => Self::Stopped,
+            Some(Outcome::Held) if held.map(Reason::as_str).contains(&&*state.reason) => {
+                Self::Stopped
+            }
             Some(Outcome::Held | Outcome::Refused) => Self::Contents,
             Some(Outcome::Superseded | Outcome::Ignored | Outcome::Deleted) | None => Self::Nothing,
         }
@@ -111,8 +126,8 @@ pub(super) struct Live {
     alone: bool,
     /// Those that the plan follows.
     followed: Vec<String>,
-    /// Those whose contents are told apart by the ConfigMaps alone while a
-    /// release is stopped.
+    /// Those whose templates may differ by the stamp of their contents while a release
+    /// is stopped.
     with_contents: Vec<String>,
     /// ConfigMaps that the plan tracks.
     config_maps: Vec<String>,
@@ -181,7 +196,14 @@ impl Live {
             unlike = self.contents(plan, reads, rests).await?;
         }
         if rests == Rests::All || stops_exactly(plan) {
-            unlike.append(&mut templates);
+            // While it is stopped, the stamp of their contents may be another.
+            let (unsure, sure) = templates.into_iter().partition(|template: &Unlike| {
+                let mut names = self.with_contents.iter();
+                rests == Rests::Stopped && names.any(|name| template.is_of(name))
+            });
+            templates = unsure;
+            let mut sure: Vec<Unlike> = sure;
+            unlike.append(&mut sure);
         }
         Ok(match (unlike.is_empty(), templates.is_empty()) {
             (true, true) => Word::Current,
@@ -208,9 +230,7 @@ impl Live {
         reads: &mut Reads<'_>,
         rests: Rests,
     ) -> Result<Vec<Unlike>, CliError> {
-        let skipped = |name: &&String| rests == Rests::Stopped && self.with_contents.contains(name);
-        let names = self.named.iter().chain(&self.followed);
-        let names: Vec<&String> = names.filter(|name| !skipped(name)).collect();
+        let names: Vec<&String> = self.named.iter().chain(&self.followed).collect();
         if names.is_empty() {
             return Ok(Vec::new());
         }
@@ -252,7 +272,7 @@ impl Live {
         let unlike = all.filter(|(name, object)| !is_current(name, *object));
         unlike
             .map(|(name, object)| Unlike {
-                what: format!("deployment {name}"),
+                what: deployment(name),
                 at: object.and_then(|object| changed(&object.metadata)),
             })
             .collect()

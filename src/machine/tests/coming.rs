@@ -392,13 +392,20 @@ fn what_was_told_is_told_by_no_undo_and_no_correction_of_a_frozen_release() {
     sim.run_to_the_end();
     sim.run(5);
     let mut frozen = sim.clone();
-    bad(&mut sim);
-    sim.run(3600);
-    assert_eq!(sim.reason(), "RolledBack");
-    undo(&mut sim, &first);
-    sim.run_to_the_end();
-    sim.run(5);
-    assert_eq!((state(&sim).0, sim.reason()), ("cart:1", "Undone"));
+    for wait in [3600, 3] {
+        let mut sim = sim.clone();
+        bad(&mut sim);
+        sim.run(wait);
+        assert_eq!(sim.reason(), "RolledBack");
+        undo(&mut sim, &first);
+        sim.run_to_the_end();
+        sim.run(5);
+        assert_eq!(
+            (state(&sim).0, sim.reason()),
+            ("cart:1", "Undone"),
+            "{wait}"
+        );
+    }
 
     frozen.edit(|spec| spec["onFailure"] = json!("Freeze"));
     frozen.want("cart", "cart:3-unready");
@@ -500,5 +507,71 @@ fn half_of_a_correction_long_after_a_put_back_is_told_for_itself() {
     sim.deployment("web").set_image("web:3");
     sim.run(300);
     assert_eq!(state(&sim), ("cart:2-slow", "web:3", "1"));
+    assert!(sim.ready(), "{:#?}", sim.status);
+}
+
+/// What a put-back leaves between two writes may have been good before.
+#[test]
+fn code_that_was_stable_beside_other_contents_can_be_had_again_after_a_stale_sync() {
+    let mut sim = started("cart:1");
+    let set = |sim: &mut Sim, image: &str, contents: &str| {
+        sim.configure(MAP, contents);
+        sim.deployment("web").set_image(image);
+    };
+    sim.deployment("web").broken = true;
+    set(&mut sim, "web:2", "2");
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.deployment("web").broken = false;
+    sim.run_to_the_end();
+    for (image, contents) in [("web:2", "3"), ("web:3", "3")] {
+        set(&mut sim, image, contents);
+        sim.run_to_the_end();
+        sim.run(20);
+        assert!(sim.ready(), "{:#?}", sim.status);
+    }
+    set(&mut sim, "web:2", "2");
+    sim.run(30);
+    assert_eq!(state(&sim), ("cart:1", "web:3", "3"));
+    sim.deployment("web").set_image("web:2");
+    sim.run(60);
+    assert_eq!(state(&sim), ("cart:1", "web:2", "3"));
+    assert!(sim.ready(), "{:#?}", sim.status);
+}
+
+/// The baseline has no annotation for its contents.
+#[test]
+fn a_restart_that_failed_refuses_nothing_that_was_stable() {
+    let mut sim = started("cart:1");
+    sim.deployment("web").broken = true;
+    sim.deployment("web").restart("now");
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.deployment("web").broken = false;
+    sim.run_to_the_end();
+    for contents in ["3", "1"] {
+        sim.configure(MAP, contents);
+        sim.run(60);
+        assert_eq!(state(&sim), ("cart:1", "web:1", contents));
+        assert!(sim.ready(), "{:#?}", sim.status);
+    }
+}
+
+#[test]
+fn what_was_told_is_told_by_no_retry_of_what_froze() {
+    let mut sim = started("cart:1");
+    refuse(&mut sim);
+    sim.want("cart", "cart:2");
+    sim.run_to_the_end();
+    sim.run(5);
+    sim.edit(|spec| spec["onFailure"] = json!("Freeze"));
+    sim.want("cart", "cart:3-unready");
+    sim.run_until("it is sent", |sim| sim.image("cart") == "cart:3-unready");
+    bad(&mut sim);
+    sim.run_until("it is frozen", |sim| sim.phase() == Phase::Frozen);
+    sim.run(3600);
+    sim.deployment("cart").repair();
+    let target = sim.status.target_revision.clone().unwrap();
+    retry(&mut sim, &target);
+    sim.run(60);
+    assert_eq!(state(&sim), ("cart:3-unready", "web:1", "1"));
     assert!(sim.ready(), "{:#?}", sim.status);
 }

@@ -55,7 +55,7 @@ fn a_frozen_release_goes_back_when_aborted() {
         sim.condition(crate::api::ConditionType::Ready).2.to_owned(),
     ] {
         assert!(text.contains("restarted"), "{text}");
-        assert!(text.contains("goes back as asked by jane"), "{text}");
+        assert!(text.contains("was sent back as asked by jane"), "{text}");
     }
     assert_eq!(sim.results(), [ReleaseResult::RolledBack]);
     assert_eq!(sim.status.refused[0].cause, Cause::ContainerRestarts);

@@ -442,3 +442,56 @@ fn what_is_put_back_is_told_by_what_it_was_refused_as() {
     sim.run(5);
     assert!(told(&sim).ends_with(&format!("what is stable is put back with configmap {MAP}")));
 }
+
+/// Both workloads went back beside them once, and neither takes the other along.
+#[test]
+fn contents_that_are_taken_back_take_back_all_that_read_them() {
+    let mut sim = started(
+        &[reading("api", MAP), reading("web", MAP)],
+        &[("api", "api:1"), ("web", "web:1")],
+    );
+    let both = |sim: &mut Sim, contents: &str| {
+        sim.configure(MAP, contents);
+        sim.deployment("api").set_image("api:2");
+        sim.deployment("web").set_image("web:2");
+    };
+    sim.deployment("web").broken = true;
+    both(&mut sim, "1");
+    sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
+    sim.deployment("web").broken = false;
+    sim.run_to_the_end();
+    sim.run(30);
+    sim.edit(|spec| spec["bakeTime"] = json!("60s"));
+    both(&mut sim, "2");
+    sim.run_until("it bakes", |sim| sim.reason() == "Baking");
+    sim.configure(MAP, "1");
+    sim.run(200);
+    assert_eq!((sim.image("api"), sim.image("web")), ("api:1", "web:1"));
+    assert_eq!(sim.config_maps[MAP], "1");
+}
+
+/// The release fails, or is aborted, while the rest of the apply is awaited.
+#[test]
+fn refused_contents_that_came_before_a_rollback_go_back_with_it() {
+    for aborted in [false, true] {
+        let mut sim = pair();
+        sim.configure(MAP, "5");
+        sim.want("cart", "cart:4-unready");
+        sim.run_until("it is sent", |sim| sim.image("cart") == "cart:4-unready");
+        sim.run(50);
+        sim.configure(MAP, "2");
+        sim.run(2);
+        if aborted {
+            let target = sim.status.target_revision.clone().unwrap();
+            abort(&mut sim, &target);
+        }
+        sim.run(60);
+        let config_map = &*sim.config_maps[MAP];
+        assert_eq!(
+            (sim.image("cart"), config_map),
+            ("cart:1", "1"),
+            "{aborted}"
+        );
+        assert_eq!((sim.phase(), sim.reason()), (Phase::Stable, "RolledBack"));
+    }
+}

@@ -157,7 +157,7 @@ fn content_that_nobody_prepares_tells_that_the_operator_is_away() {
         assert_eq!(
             verdict.message,
             format!(
-                "due was: the release begins within seconds; before that it was Settling: {text}"
+                "due was: the release begins within seconds; what was refused before is put back instead; before that it was Settling: {text}"
             )
         );
         assert!(!is_overdue(&settles(soon, text, release, &|_| {})));
