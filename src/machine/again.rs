@@ -427,7 +427,8 @@ pub(super) fn in_release(
     let stable = ctx.stable();
     let mut all = Vec::new();
     for component in &mut ctx.status.components {
-        let Some(again) = component.refused_again.take() else {
+        // Of a slow apply more than one release may come, each without what went back.
+        let Some(again) = component.refused_again.clone() else {
             continue;
         };
         let of = |revision: &Revision| {

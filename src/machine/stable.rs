@@ -268,17 +268,29 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
             (format!("{}. ", refused.message), Reason::RolledBack)
         } else {
             let why = ways::brief(&refused.told());
-            let what = if first::was(ctx, &refused) {
-                "the first release failed"
+            let last = ctx.status.history.last();
+            let last = last.filter(|last| last.revision.as_ref() == Some(&refused.revision));
+            let last = last.and_then(|last| last.message.as_deref());
+            let came = last.is_some_and(|message| message.starts_with(CAME_AGAIN));
+            let what = if came {
+                let name = &refused.revision;
+                format!(
+                    "rolled back: what came again of {name} was put back. It failed before: {why}. "
+                )
+            } else if first::was(ctx, &refused) {
+                format!("the first release failed: {why}. ")
             } else {
-                "rolled back"
+                format!("rolled back: {why}. ")
             };
-            (format!("{what}: {why}. "), Reason::RolledBack)
+            (what, Reason::RolledBack)
         };
         let again = &refused.revision;
         let caveats = snapshots::caveats(ctx) + &lost::caveat(ctx, plan);
         let retry = if is_gone_from_plan(&ctx.status, plan.content(), again) {
             String::new()
+        } else if refused.corrected {
+            // With what failed it would be tried as it was.
+            ", or apply what went back once more: beside the correction it is new".to_owned()
         } else {
             let retry = ways::order(ctx, &[(RETRY, again)]);
             format!(", or try the same again: {retry}")

@@ -1,7 +1,7 @@
 //! Refused content that comes again after other content was released: it is on
 //! record before it is put back, and nothing ends well beside it in silence.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
     commands::{retry, undo},
@@ -235,37 +235,6 @@ fn what_was_told_long_ago_is_told_by_no_later_release() {
     assert!(sim.ready(), "{:#?}", sim.status);
 }
 
-/// From the release on in which its template leaves the plan, what somebody sets is
-/// new content.
-#[test]
-fn new_content_of_a_workload_whose_template_left_the_plan_is_not_written_over() {
-    for fails in [false, true] {
-        let mut sim = Sim::settled(
-            templated(&[("cart", "cart:1"), ("web", "web:1")]),
-            &[("cart", "cart:1"), ("web", "web:1")],
-        );
-        let image = if fails {
-            "cart:2-unready"
-        } else {
-            "cart:2-slow"
-        };
-        sim.edit(|spec| {
-            let components: Value = json!([component("cart", image), followed("web")]);
-            spec["components"] = components;
-            spec["progressDeadline"] = json!("60s");
-        });
-        sim.run_until("it is sent", |sim| sim.image("cart") == image);
-        sim.run(2);
-        sim.deployment("web").set_image("web:9");
-        sim.run_to_the_end();
-        sim.run(200);
-        assert_eq!(sim.phase(), Phase::Stable);
-        let web = if fails { "web:1" } else { "web:9" };
-        assert_eq!(sim.image("web"), web, "{:#?}", sim.status.history);
-        assert_eq!(sim.told(Reason::Superseded), 1);
-    }
-}
-
 /// What is applied after contents of it is awaited for longer.
 #[test]
 fn a_template_that_is_applied_seconds_after_its_contents_is_released_with_them() {
@@ -280,6 +249,32 @@ fn a_template_that_is_applied_seconds_after_its_contents_is_released_with_them()
         assert_eq!(state(&sim), ("cart:1", "web:3", contents), "after {wait}");
         assert_eq!(sim.ready(), wait < 10, "after {wait}: {:#?}", sim.status);
     }
+}
+
+/// The Deployments of one apply come apart, each after what went back of it.
+#[test]
+fn every_release_of_an_apply_that_came_late_is_no_success() {
+    let mut sim = started("cart:1");
+    refuse(&mut sim);
+    sim.configure(MAP, "2");
+    sim.run(12);
+    assert_eq!(sim.config_maps[MAP], "1");
+    for (name, image) in [("cart", "cart:11"), ("web", "web:3")] {
+        if name == "cart" {
+            sim.want(name, image);
+        } else {
+            sim.deployment(name).set_image(image);
+        }
+        sim.run_to_the_end();
+        sim.run(1);
+        assert_eq!(sim.reason(), "RolledBack", "{name}: {:#?}", sim.status);
+    }
+    sim.run(60);
+    assert_eq!(state(&sim), ("cart:11", "web:3", "1"));
+    sim.configure(MAP, "2");
+    sim.run_to_the_end();
+    sim.run(5);
+    assert!(sim.ready(), "{:#?}", sim.status);
 }
 
 /// An apply that takes longer than the rest of it is awaited is told, and what went

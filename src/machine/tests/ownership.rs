@@ -331,3 +331,33 @@ fn a_workload_that_is_made_again_gets_the_stable_values_again() {
     });
     assert_eq!(sim.told(Reason::RollbackStarted), 0);
 }
+
+/// From the release on in which its template leaves the plan, what somebody sets is
+/// new content.
+#[test]
+fn new_content_of_a_workload_whose_template_left_the_plan_is_not_written_over() {
+    for fails in [false, true] {
+        let mut sim = Sim::settled(
+            templated(&[("cart", "cart:1"), ("web", "web:1")]),
+            &[("cart", "cart:1"), ("web", "web:1")],
+        );
+        let image = if fails {
+            "cart:2-unready"
+        } else {
+            "cart:2-slow"
+        };
+        sim.edit(|spec| {
+            spec["components"] = json!([component("cart", image), followed("web")]);
+            spec["progressDeadline"] = json!("60s");
+        });
+        sim.run_until("it is sent", |sim| sim.image("cart") == image);
+        sim.run(2);
+        sim.deployment("web").set_image("web:9");
+        sim.run_to_the_end();
+        sim.run(200);
+        assert_eq!(sim.phase(), Phase::Stable);
+        let web = if fails { "web:1" } else { "web:9" };
+        assert_eq!(sim.image("web"), web, "{:#?}", sim.status.history);
+        assert_eq!(sim.told(Reason::Superseded), 1);
+    }
+}
