@@ -89,7 +89,9 @@ pub(super) fn coming(
     // Contents and templates go back one after the other, so each may be that of then.
     let known = |now: &Tracked| all().any(|then| then.config_maps.contains(now));
     let awaited = || all().any(|then| looks_as(then, &now));
-    if undo && awaited() && view.scope.tracked.iter().all(known) {
+    // Contents go first: beside a template that came they were set again.
+    let came = looks_as(frozen, &now) && !stable.is_some_and(|stable| looks_as(stable, &now));
+    if undo && !came && awaited() && view.scope.tracked.iter().all(known) {
         Coming::Nothing
     } else if is_left(ctx, view, live) {
         Coming::Left
@@ -452,6 +454,8 @@ pub(super) fn in_release(
             _ => template || contents,
         };
         if is_new && started.is_some_and(|started| again.at.0 < started) {
+            // All of it was released after all.
+            component.refused_again.take_if(|again| again.gone);
             continue;
         }
         let mut refused = ctx.status.refused.iter();

@@ -477,7 +477,7 @@ fn retry(ctx: &mut Context<'_>, command: &HandledCommand) -> Outcome {
         .filter_map(|view| revision?.data.of(&view.scope.target))
         .map(|frozen| {
             let create = snapshots::secure(ctx, &frozen.config_maps)?;
-            Ok([create, contents::bring(ctx, frozen)?].concat())
+            Ok([create, contents::bring(ctx, frozen, true)?].concat())
         })
         .collect();
     let contents = match contents {

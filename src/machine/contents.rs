@@ -160,33 +160,39 @@ fn is_same(before: &[Tracked], now: &[Tracked]) -> bool {
 }
 
 /// What has to be done so that the ConfigMaps of a followed workload hold what
-/// they held with a template. Contents that nobody knows are in the way.
-pub(super) fn bring(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, Obstacle> {
+/// they held with a template. Contents that nobody knows are in the way, and where
+/// `over` does not say otherwise also those that were refused and came again.
+pub(super) fn bring(
+    ctx: &Context<'_>,
+    frozen: &Frozen,
+    over: bool,
+) -> Result<Vec<Action>, Obstacle> {
     let undo = ctx.release().is_some_and(|release| release.undo.is_some());
-    let refused = has_refused(ctx, frozen);
     write(ctx, frozen, undo, |name, now| {
-        refused || is_known(ctx, name, now)
+        is_known(ctx, name, now) || over && are_refused(ctx, name, None)
     })
 }
 
-/// Whether a workload has refused content again: nobody's edit is lost with that.
-fn has_refused(ctx: &Context<'_>, frozen: &Frozen) -> bool {
-    let mut components = ctx.components();
-    let view = components.find(|view| view.scope.target.to_ref() == frozen.workload);
-    view.is_some_and(|view| {
+/// Whether a workload that reads a ConfigMap, another than `except`, has refused
+/// content again: nobody's edit is lost with that.
+pub(super) fn are_refused(ctx: &Context<'_>, name: &str, except: Option<usize>) -> bool {
+    ctx.components().any(|view| {
+        let reads = view.scope.config_maps.iter().any(|map| map == name);
+        let follows = view.scope.template.is_none() && Some(view.index) != except;
         let live = view.observed.workload.as_ref();
-        live.is_some_and(|live| {
-            let now = now(ctx, view.scope, live);
-            ctx.refused_as(&view.scope.target, &now).is_some()
-        })
+        follows
+            && reads
+            && live.is_some_and(|live| {
+                let now = now(ctx, view.scope, live);
+                ctx.live_refused(&view.scope.target, &now)
+            })
     })
 }
 
 /// The same for an undo that is only asked for.
 pub(super) fn back(ctx: &Context<'_>, frozen: &Frozen) -> Result<Vec<Action>, Obstacle> {
-    let refused = has_refused(ctx, frozen);
     write(ctx, frozen, true, |name, now| {
-        refused || is_known(ctx, name, now)
+        is_known(ctx, name, now) || are_refused(ctx, name, None)
     })
 }
 

@@ -346,6 +346,6 @@ impl Context<'_> {
         let mut same = today.chain([&stable.template]);
         let digests = digests(&now, Some(stable));
         let mut refused = self.status.refused.iter();
-        !same.any(|same| runs_as(same, &now)) && !refused.any(|r| holds(r, target, &digests))
+        !same.any(|same| runs_as(same, &now)) && !refused.any(|r| self.has(r, target, &digests))
     }
 }

@@ -204,7 +204,7 @@ pub(super) fn run(ctx: &mut Context<'_>) {
         }
         let at = is_at(workload, frozen, &touched);
         // Contents go back before the code that reads them.
-        let (mut writes, is_edited) = match contents::bring(ctx, frozen) {
+        let (mut writes, is_edited) = match contents::bring(ctx, frozen, !at) {
             Ok(writes) => (writes, false),
             // It was edited and not moved: that is judged when this is over.
             Err(obstacle) if obstacle.reason == Reason::ConfigMapEdited && at => (Vec::new(), true),

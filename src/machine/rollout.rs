@@ -421,7 +421,7 @@ fn promote(
     let contents = if again {
         contents::force(ctx, frozen)
     } else if undo {
-        contents::bring(ctx, frozen)
+        contents::bring(ctx, frozen, true)
     } else {
         Ok(Vec::new())
     };

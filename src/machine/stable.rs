@@ -22,7 +22,7 @@ use super::{
 use crate::{
     api::{
         Cause, ComponentState, ComponentStatus, Phase, RETRY, Reason, RefusedContent,
-        RefusedTemplate, ReleaseKind, ReleasePlanStatus, ReleaseResult,
+        RefusedTemplate, ReleaseKind, ReleasePlanStatus, ReleaseRecord, ReleaseResult,
     },
     fields::{FieldSet, canon},
     plan::{Plan, is_gone_from_plan, last_word},
@@ -206,6 +206,24 @@ pub fn holding<'a>(
     first.or_else(|| refused().find(same)).or_else(others)
 }
 
+/// Whether what failed of refused content came again, or only what went back beside
+/// it; none if the last record is not of that.
+fn came_again(refused: &RefusedContent, last: Option<&ReleaseRecord>) -> Option<bool> {
+    let last = last.filter(|last| last.revision.as_ref() == Some(&refused.revision))?;
+    let message = last.message.as_deref().unwrap_or_default();
+    let failed = refused.component.as_ref();
+    let is_of = |change: &String| {
+        failed.is_none_or(|failed| {
+            change
+                .strip_prefix(failed)
+                .is_some_and(|rest| rest.starts_with(": "))
+        })
+    };
+    message
+        .starts_with(CAME_AGAIN)
+        .then(|| last.changes.iter().any(is_of))
+}
+
 /// The refused content that holds the plan as it is now.
 fn held_back(ctx: &Context<'_>, plan: &Plan) -> Option<RefusedContent> {
     let refused = holding(&ctx.scope, &ctx.status, Some(plan.content()));
@@ -269,10 +287,7 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         } else {
             let why = ways::brief(&refused.told());
             let last = ctx.status.history.last();
-            let last = last.filter(|last| last.revision.as_ref() == Some(&refused.revision));
-            let last = last.and_then(|last| last.message.as_deref());
-            let came = last.is_some_and(|message| message.starts_with(CAME_AGAIN));
-            let what = if came {
+            let what = if came_again(&refused, last).is_some() {
                 let name = &refused.revision;
                 format!(
                     "rolled back: what came again of {name} was put back. It failed before: {why}. "
@@ -288,7 +303,9 @@ pub(super) fn rest(ctx: &mut Context<'_>, plan: &Plan) {
         let caveats = snapshots::caveats(ctx) + &lost::caveat(ctx, plan);
         let retry = if is_gone_from_plan(&ctx.status, plan.content(), again) {
             String::new()
-        } else if refused.corrected {
+        } else if refused.corrected
+            && came_again(&refused, ctx.status.history.last()) == Some(false)
+        {
             // With what failed it would be tried as it was.
             ", or apply what went back once more: beside the correction it is new".to_owned()
         } else {

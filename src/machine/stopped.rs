@@ -232,10 +232,9 @@ pub(super) fn back(ctx: &mut Context<'_>, by: &str) {
         message: format!("the release was aborted as asked{by}"),
         at: ctx.micros(),
     });
-    if !is_frozen {
-        let text = format!("the stopped release is {AS_ASKED}{by}");
-        ctx.log(Reason::RollbackStarted, &text);
-    }
+    // Said for itself too: of a long cause not all is told.
+    let text = format!("the stopped release is {AS_ASKED}{by}");
+    ctx.log(Reason::RollbackStarted, &text);
     restore::begin(ctx, failure);
 }
 

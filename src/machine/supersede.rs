@@ -170,18 +170,6 @@ fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, boo
 /// Whether a workload differs by contents alone that another one has again of what was
 /// refused of that: they go back with it.
 fn goes_back_with_another(ctx: &Context<'_>, view: &View<'_>, known: &[Option<&Frozen>]) -> bool {
-    let has_again = |one: &View<'_>| {
-        let live = one.observed.workload.as_ref();
-        one.scope.template.is_none()
-            && live.is_some_and(|live| {
-                let now = contents::now(ctx, one.scope, live);
-                ctx.live_refused(&one.scope.target, &now)
-            })
-    };
-    let beside = |name: &String| {
-        let mut others = ctx.components().filter(|one| one.index != view.index);
-        others.any(|one| one.scope.config_maps.contains(name) && has_again(&one))
-    };
     let live = view.observed.workload.as_ref();
     let plain = live.map(|live| contents::plain(&live.template));
     let same = |known: &&Frozen| plain.as_ref() == Some(&contents::plain(&known.template));
@@ -192,7 +180,10 @@ fn goes_back_with_another(ctx: &Context<'_>, view: &View<'_>, known: &[Option<&F
     let moved: Vec<_> = tracked
         .filter(|now| !known.config_maps.contains(now))
         .collect();
-    !moved.is_empty() && moved.iter().all(|now| beside(&now.name))
+    !moved.is_empty()
+        && moved
+            .iter()
+            .all(|now| contents::are_refused(ctx, &now.name, Some(view.index)))
 }
 
 /// The ConfigMaps that hold something else than the target was made with: those

@@ -3,17 +3,14 @@
 
 use serde_json::json;
 
-use super::{
-    commands::{retry, undo},
-    sim::*,
-};
+use super::sim::*;
 use crate::api::{Phase, Reason, ReleaseResult};
 
-const MAP: &str = "settings";
+pub(super) const MAP: &str = "settings";
 const BAD: &str = "web:2-unready";
 
 /// `cart` is templated, `web` is followed and reads a ConfigMap.
-fn started(cart: &str) -> Sim {
+pub(super) fn started(cart: &str) -> Sim {
     let spec = json!({
         "components": [component("cart", cart), reading("web", MAP)],
         "progressDeadline": "60s",
@@ -26,14 +23,14 @@ fn started(cart: &str) -> Sim {
     sim
 }
 
-fn refuse(sim: &mut Sim) {
+pub(super) fn refuse(sim: &mut Sim) {
     bad(sim);
     sim.run_to_the_end();
     sim.run(5);
     assert_eq!((sim.image("web"), &*sim.config_maps[MAP]), ("web:1", "1"));
 }
 
-fn bad(sim: &mut Sim) {
+pub(super) fn bad(sim: &mut Sim) {
     sim.configure(MAP, "2");
     sim.deployment("web").set_image(BAD);
 }
@@ -55,7 +52,7 @@ fn sent(sim: &mut Sim) {
     sim.run_until("it is sent", |sim| sim.image("cart") == "cart:2-slow");
 }
 
-fn state(sim: &Sim) -> (&str, &str, &str) {
+pub(super) fn state(sim: &Sim) -> (&str, &str, &str) {
     (sim.image("cart"), sim.image("web"), &sim.config_maps[MAP])
 }
 
@@ -126,32 +123,6 @@ fn no_release_ends_well_while_refused_contents_are_there() {
         }
         assert_eq!(state(&sim), ("cart:2-slow", "web:1", "1"), "after {after}");
         assert_eq!(sim.reason(), "RolledBack", "after {after}");
-    }
-}
-
-/// The first template of `cart` gets ready slowly.
-#[test]
-fn refused_content_that_comes_in_an_undo_of_others_does_not_hold_it() {
-    for contents in [true, false] {
-        let mut sim = started("cart:1-slow");
-        refuse(&mut sim);
-        let first = sim.status.stable_revision.clone().unwrap();
-        for image in ["cart:2", "cart:3"] {
-            sim.want("cart", image);
-            sim.run_to_the_end();
-            sim.run(5);
-        }
-        undo(&mut sim, &first);
-        sim.run_until("it is sent", |sim| sim.image("cart") == "cart:1-slow");
-        if contents {
-            sim.configure(MAP, "2");
-        }
-        sim.deployment("web").set_image(BAD);
-        sim.run_to_the_end();
-        sim.run(5);
-        assert_eq!(state(&sim), ("cart:1-slow", "web:1", "1"));
-        assert_eq!(sim.told(Reason::Reasserted), 1, "{:#?}", sim.events);
-        assert!(sim.results().contains(&ReleaseResult::Succeeded));
     }
 }
 
@@ -277,6 +248,44 @@ fn every_release_of_an_apply_that_came_late_is_no_success() {
     assert!(sim.ready(), "{:#?}", sim.status);
 }
 
+/// The same apply once more has brought it.
+#[test]
+fn what_was_released_after_all_is_told_by_no_later_release() {
+    let mut sim = started("cart:1");
+    refuse(&mut sim);
+    sim.configure(MAP, "2");
+    sim.run(12);
+    assert_eq!((&*sim.config_maps[MAP], sim.reason()), ("1", "RolledBack"));
+    sim.configure(MAP, "2");
+    sim.deployment("web").set_image("web:3");
+    sim.run_to_the_end();
+    assert!(sim.ready(), "{:#?}", sim.status);
+    sim.want("cart", "cart:9");
+    sim.run_to_the_end();
+    sim.run(3);
+    assert_eq!(state(&sim), ("cart:9", "web:3", "2"));
+    assert!(sim.ready(), "{:#?}", sim.status);
+}
+
+/// It is no correction of itself.
+#[test]
+fn what_failed_and_comes_again_is_to_be_tried_or_changed() {
+    let mut sim = corrected();
+    bad(&mut sim);
+    sim.run(20);
+    let told = sim.condition(crate::api::ConditionType::Ready).2;
+    assert!(told.contains(" was put back. It failed before: "), "{told}");
+    assert!(told.contains("belay.dev/retry="), "{told}");
+    // Nor is what the plan says once more.
+    let mut sim = started("cart:1");
+    for image in ["cart:2-crash", "cart:3", "cart:2-crash"] {
+        sim.want("cart", image);
+        sim.run(100);
+    }
+    let told = sim.condition(crate::api::ConditionType::Ready).2;
+    assert!(told.contains("belay.dev/retry="), "{told}");
+}
+
 /// An apply that takes longer than the rest of it is awaited is told, and what went
 /// back with it is new beside the correction.
 #[test]
@@ -377,100 +386,6 @@ fn what_was_stable_before_is_not_refused_with_a_template_that_came_beside_it() {
     assert!(sim.ready(), "{:#?}", sim.status);
 }
 
-/// Nobody looks at the plan between the two.
-#[test]
-fn what_was_told_is_told_by_no_undo_and_no_correction_of_a_frozen_release() {
-    let mut sim = started("cart:1");
-    refuse(&mut sim);
-    let first = sim.status.stable_revision.clone().unwrap();
-    sim.want("cart", "cart:2");
-    sim.run_to_the_end();
-    sim.run(5);
-    let mut frozen = sim.clone();
-    for wait in [3600, 3] {
-        let mut sim = sim.clone();
-        bad(&mut sim);
-        sim.run(wait);
-        assert_eq!(sim.reason(), "RolledBack");
-        undo(&mut sim, &first);
-        sim.run_to_the_end();
-        sim.run(5);
-        assert_eq!(
-            (state(&sim).0, sim.reason()),
-            ("cart:1", "Undone"),
-            "{wait}"
-        );
-    }
-
-    frozen.edit(|spec| spec["onFailure"] = json!("Freeze"));
-    frozen.want("cart", "cart:3-unready");
-    frozen.run_until("it is sent", |sim| sim.image("cart") == "cart:3-unready");
-    bad(&mut frozen);
-    frozen.run_until("it is frozen", |sim| sim.phase() == Phase::Frozen);
-    frozen.run(3600);
-    frozen.want("cart", "cart:4");
-    frozen.run_until("the end", |sim| sim.phase() == Phase::Stable);
-    frozen.run(5);
-    assert_eq!(state(&frozen), ("cart:4", "web:1", "1"));
-    assert!(frozen.ready(), "{:#?}", frozen.status);
-}
-
-/// A part of it had gone back beside what failed before.
-#[test]
-fn a_retry_of_what_froze_takes_nothing_of_it_for_refused_content() {
-    let mut sim = started("cart:1");
-    sim.want("cart", "cart:2-crash");
-    sim.deployment("web").set_image("web:2");
-    sim.run_to_the_end();
-    sim.run(5);
-    assert_eq!(state(&sim), ("cart:1", "web:1", "1"));
-    sim.edit(|spec| spec["onFailure"] = json!("Freeze"));
-    sim.want("cart", "cart:3-unready");
-    sim.deployment("web").set_image("web:2");
-    sim.run_until("it is frozen", |sim| sim.phase() == Phase::Frozen);
-    let target = sim.status.target_revision.clone().unwrap();
-    sim.deployment("cart").repair();
-    retry(&mut sim, &target);
-    sim.run(60);
-    assert_eq!(state(&sim), ("cart:3-unready", "web:2", "1"));
-    assert!(sim.ready(), "{:#?}", sim.status);
-    assert_eq!(sim.results().last(), Some(&ReleaseResult::Succeeded));
-}
-
-/// They are contents of a ConfigMap that the undo brings back as well.
-#[test]
-fn refused_contents_that_come_in_an_undo_of_contents_do_not_hold_it() {
-    for after in 1..5 {
-        let mut sim = started("cart:1");
-        let first = sim.status.stable_revision.clone().unwrap();
-        sim.configure(MAP, "2");
-        sim.run_to_the_end();
-        sim.run(5);
-        sim.deployment("web").broken = true;
-        sim.configure(MAP, "3");
-        sim.run_until("the rollback", |sim| sim.phase() == Phase::Rollback);
-        sim.deployment("web").broken = false;
-        sim.run_to_the_end();
-        sim.run(5);
-        assert_eq!(state(&sim), ("cart:1", "web:1", "2"));
-        undo(&mut sim, &first);
-        sim.run(after);
-        sim.configure(MAP, "3");
-        sim.run(120);
-        let events = &sim.events;
-        assert_eq!(
-            state(&sim),
-            ("cart:1", "web:1", "1"),
-            "after {after}: {events:#?}"
-        );
-        assert_eq!(sim.phase(), Phase::Stable, "after {after}");
-        assert!(
-            sim.stalled() && sim.reason() != "ConfigMapEdited",
-            "after {after}"
-        );
-    }
-}
-
 /// The baseline has no annotation for its contents.
 #[test]
 fn refused_content_is_known_again_where_contents_were_released_since() {
@@ -548,25 +463,4 @@ fn a_restart_that_failed_refuses_nothing_that_was_stable() {
         assert_eq!(state(&sim), ("cart:1", "web:1", contents));
         assert!(sim.ready(), "{:#?}", sim.status);
     }
-}
-
-#[test]
-fn what_was_told_is_told_by_no_retry_of_what_froze() {
-    let mut sim = started("cart:1");
-    refuse(&mut sim);
-    sim.want("cart", "cart:2");
-    sim.run_to_the_end();
-    sim.run(5);
-    sim.edit(|spec| spec["onFailure"] = json!("Freeze"));
-    sim.want("cart", "cart:3-unready");
-    sim.run_until("it is sent", |sim| sim.image("cart") == "cart:3-unready");
-    bad(&mut sim);
-    sim.run_until("it is frozen", |sim| sim.phase() == Phase::Frozen);
-    sim.run(3600);
-    sim.deployment("cart").repair();
-    let target = sim.status.target_revision.clone().unwrap();
-    retry(&mut sim, &target);
-    sim.run(60);
-    assert_eq!(state(&sim), ("cart:3-unready", "web:1", "1"));
-    assert!(sim.ready(), "{:#?}", sim.status);
 }

@@ -26,6 +26,7 @@ mod lost;
 mod messages;
 mod midrelease;
 mod named;
+mod ordered;
 mod orders;
 mod ownership;
 mod parts;
