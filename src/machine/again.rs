@@ -31,6 +31,8 @@ use crate::{
     revision::{Frozen, Revision},
 };
 
+/// What is recorded as changed where only contents of it came.
+pub(super) const REFUSED_CONTENTS: &str = "refused contents";
 /// Begins what is recorded of refused content that came again.
 pub(super) const CAME_AGAIN: &str = "it came again and was put back";
 /// For how long content is awaited that belongs to a template that came again: its
@@ -461,7 +463,11 @@ pub(super) fn in_release(
         let mut refused = ctx.status.refused.iter();
         let refused = refused.find(|refused| refused.revision == again.revision);
         if let Some(refused) = refused.filter(|_| again.put_back || again.before) {
-            let change = format!("{}: what was refused", component.name);
+            let what = match again.part {
+                Some(RefusedPart::Contents) => REFUSED_CONTENTS,
+                _ => "what was refused",
+            };
+            let change = format!("{}: {what}", component.name);
             all.push((change, refused.clone()));
         }
     }

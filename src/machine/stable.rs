@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     Action, Scope, Workload, adopt,
-    again::{self, CAME_AGAIN},
+    again::{self, CAME_AGAIN, REFUSED_CONTENTS},
     contents,
     context::{Context, View, is_complete},
     desired::{Desired, desired},
@@ -212,12 +212,11 @@ fn came_again(refused: &RefusedContent, last: Option<&ReleaseRecord>) -> Option<
     let last = last.filter(|last| last.revision.as_ref() == Some(&refused.revision))?;
     let message = last.message.as_deref().unwrap_or_default();
     let failed = refused.component.as_ref();
+    // Contents that stood beside its template may come back beside a corrected one.
     let is_of = |change: &String| {
-        failed.is_none_or(|failed| {
-            change
-                .strip_prefix(failed)
-                .is_some_and(|rest| rest.starts_with(": "))
-        })
+        let what = |failed: &String| change.strip_prefix(failed)?.strip_prefix(": ");
+        let beside = |what: &str| what == REFUSED_CONTENTS || what.starts_with("configmap ");
+        failed.is_none_or(|failed| what(failed).is_some_and(|what| !beside(what)))
     };
     message
         .starts_with(CAME_AGAIN)

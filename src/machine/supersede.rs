@@ -151,7 +151,8 @@ fn changed(ctx: &Context<'_>, target: &Revision, undo: bool) -> Vec<(String, boo
         };
         // What is refused takes the place of nothing: the release puts that back.
         // Who brings back what is stable of it takes the release back.
-        let back = stable.is_some_and(|stable| {
+        // What an undo did not come to yet takes nothing back.
+        let back = stable.filter(|_| !undo).is_some_and(|stable| {
             let template = looks(stable) && !looks(frozen);
             let same = |then: &Frozen| then.config_maps == view.scope.tracked;
             let contents = same(stable) && !same(frozen);

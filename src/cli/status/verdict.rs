@@ -326,6 +326,10 @@ impl Facts<'_> {
             return None;
         }
         let refused = self.refused()?;
+        if self.message().contains(" was put back. It failed before: ") {
+            // What came again is told by the message as well.
+            return None;
+        }
         if reason == Some(Reason::Undone) && refused.cause != Cause::Undone {
             // It says why that content is held, not who asked for what is live: the
             // message has both.

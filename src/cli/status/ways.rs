@@ -47,6 +47,9 @@ fn shorten(names: &mut Vec<String>) {
     }
 }
 
+/// What the operator says where only what stood beside a correction went back.
+const ONCE_MORE: &str = "apply what went back once more";
+
 impl Facts<'_> {
     /// To change the content where it comes from.
     fn change(&self) -> String {
@@ -117,7 +120,11 @@ impl Facts<'_> {
             }
             Reason::RolledBack | Reason::Undone => {
                 ways.push(edit());
-                if self.refused().is_some() {
+                if self.message().contains(ONCE_MORE) {
+                    // With what failed it would be tried as it was.
+                    let more = format!("{ONCE_MORE}: beside the correction it is new");
+                    ways.push(Some(way(&more, None)));
+                } else if self.refused().is_some() {
                     ways.push(self.retry());
                 }
             }

@@ -10,7 +10,9 @@ use std::{
 };
 
 use k8s_openapi::{
-    api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp,
+    api::core::v1::ConfigMap,
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    jiff::{SignedDuration, Timestamp},
 };
 use kube::api::DynamicObject;
 
@@ -25,12 +27,16 @@ use crate::{
         CliError, Kind, Session, Target,
         status::verdict::{last_edit, stops_exactly},
     },
+    clock::{Clock, SystemClock},
     config_maps::{Contents, MAX_BYTES},
     fields::canon,
 };
 
 /// Time between two looks while the operator has not seen a change.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
+
+/// For how long an edit is younger than the word of a plan that is fought over.
+const MOMENT: SignedDuration = SignedDuration::from_secs(10);
 
 /// What is live and is not as it was judged or seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,6 +196,13 @@ impl Live {
         let mut templates = Vec::new();
         if matches!(rests, Rests::All | Rests::Stopped) {
             templates = self.templates(plan, reads, rests).await?;
+        }
+        if state.reason == Reason::Contended.as_str() {
+            // What is fought over is never as it was judged: only what was set a
+            // moment ago may be something else.
+            let now = SystemClock.now();
+            let young = |at: Timestamp| now.duration_since(at) < MOMENT;
+            templates.retain(|template| template.at.is_some_and(young));
         }
         let mut unlike = Vec::new();
         if rests != Rests::Nothing && (templates.is_empty() || rests == Rests::Stopped) {

@@ -242,6 +242,9 @@ fn every_release_of_an_apply_that_came_late_is_no_success() {
     }
     sim.run(60);
     assert_eq!(state(&sim), ("cart:11", "web:3", "1"));
+    // The template that failed with them is corrected.
+    let told = sim.condition(crate::api::ConditionType::Ready).2;
+    assert!(told.contains("apply what went back once more"), "{told}");
     sim.configure(MAP, "2");
     sim.run_to_the_end();
     sim.run(5);

@@ -212,3 +212,28 @@ fn a_rollback_writes_contents_back_that_were_refused_of_another_workload() {
     assert_eq!((sim.image("api"), sim.image("web")), ("api:1", "web:1"));
     assert_eq!((&*sim.config_maps[MAP], sim.phase()), ("1", Phase::Stable));
 }
+
+/// The undo is asked for while the rest of an apply is awaited.
+#[test]
+fn an_undo_is_not_lost_where_refused_contents_came_again() {
+    for both in [false, true] {
+        let mut sim = started("cart:1");
+        let first = sim.status.stable_revision.clone().unwrap();
+        sim.deployment("web").set_image("web:3");
+        sim.run_to_the_end();
+        bad(&mut sim);
+        sim.run_to_the_end();
+        sim.run(30);
+        assert_eq!(state(&sim), ("cart:1", "web:3", "1"));
+        if both {
+            bad(&mut sim);
+        } else {
+            sim.configure(MAP, "2");
+        }
+        sim.run(1);
+        undo(&mut sim, &first);
+        sim.run(60);
+        assert_eq!(state(&sim), ("cart:1", "web:1", "1"));
+        assert_eq!(sim.reason(), "Undone", "{:#?}", sim.events);
+    }
+}

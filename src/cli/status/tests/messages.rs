@@ -501,3 +501,17 @@ fn a_lost_record_can_be_left_for_what_is_live() {
     let text = shown(&saying(rolled_back(), "RevisionLost", restore), 300);
     assert!(!text.contains("kubectl delete"), "{text}");
 }
+
+/// A retry would bring what failed as it was.
+#[test]
+fn what_went_back_beside_a_correction_is_to_be_applied_once_more() {
+    let message = "rolled back: what came again of shop-3 was put back. It failed before: ContainerRestarts of component web: m. shop-4 is live, and shop-3 is not released again by itself. Change the content of deployment web, or apply what went back once more: beside the correction it is new";
+    let text = shown(&saying(rolled_back(), "RolledBack", message), 200);
+    for part in [
+        "what came again of shop-3 was put back. It failed before: ",
+        "apply what went back once more: beside the correction it is new",
+    ] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    assert!(!text.contains("belay retry"), "{text}");
+}
