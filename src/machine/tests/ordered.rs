@@ -237,3 +237,27 @@ fn an_undo_is_not_lost_where_refused_contents_came_again() {
         assert_eq!(sim.reason(), "Undone", "{:#?}", sim.events);
     }
 }
+
+/// Contents that are new beside the correction are somebody's edit, here as elsewhere.
+#[test]
+fn a_rollback_writes_over_no_contents_that_are_new_beside_a_correction() {
+    let mut sim = started("cart:1");
+    sim.configure(MAP, "2");
+    sim.want("cart", "cart:2-crash");
+    sim.run_to_the_end();
+    sim.run(30);
+    sim.want("cart", "cart:3");
+    sim.run_to_the_end();
+    sim.run(30);
+    sim.configure(MAP, "5");
+    sim.want("cart", "cart:4-crash");
+    while sim.phase() != Phase::Rollback {
+        if !sim.pass() {
+            sim.elapse();
+        }
+    }
+    sim.configure(MAP, "2");
+    sim.run(60);
+    assert_eq!(state(&sim).2, "2");
+    assert_eq!(sim.reason(), "ConfigMapEdited");
+}
